@@ -1,0 +1,1 @@
+//! Builds the lab's OS image and the ramdisk, cached by content.

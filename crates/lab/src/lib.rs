@@ -1,0 +1,1 @@
+//! A data centre in a box: servers behind BMCs on two networks.

@@ -1,0 +1,1 @@
+//! Netlink, namespaces, packet sockets, block devices, mounts, modules.

@@ -1,0 +1,1 @@
+//! DHCP, TFTP, DNS, IPMI: codecs, and machines that turn (time, event) into actions.

@@ -1,0 +1,1 @@
+//! A QEMU machine one can define, power, attach media to and watch.
