@@ -6,3 +6,14 @@ mod secret;
 
 pub use mac::{Mac, ParseMacError};
 pub use secret::Secret;
+
+/// An error with all its causes, on one line: what was being done, then why it failed.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

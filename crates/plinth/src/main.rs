@@ -1,1 +1,104 @@
-fn main() {}
+//! `plinth`: one program, every command. Each subcommand has a file of its own; this is the switchboard.
+#![allow(clippy::print_stdout, reason = "commands answer on standard output")]
+
+mod image;
+mod lab;
+mod manual;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+/// Turns a rack of bare servers into a running, highly available cluster.
+#[derive(Parser)]
+#[command(name = "plinth", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// How log lines are written to standard error
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, env = "PLINTH_LOG_FORMAT")]
+    log_format: LogFormat,
+    /// What to log: a level (error, warn, info, debug, trace) or filters such as lab=debug
+    #[arg(long, global = true, default_value = "warn", env = "PLINTH_LOG")]
+    log: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A data centre in a box: servers behind BMCs on two networks
+    #[command(subcommand)]
+    Lab(lab::Command),
+    /// Build the OS image and the ramdisk
+    #[command(subcommand)]
+    Image(image::Command),
+    /// Print a shell's completion script
+    ///
+    /// Example: plinth completion bash > /etc/bash_completion.d/plinth
+    Completion { shell: clap_complete::Shell },
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man { dir: std::path::PathBuf },
+}
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  failed; the message says at what
+  2  the command line is wrong
+  3  what was asked for cannot be: every problem is listed, nothing was touched
+  4  the lab is up already, or there is none";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log(&cli);
+    // One crypto provider for all of TLS; an error only says that there is one already.
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let result = match cli.command {
+        Command::Lab(command) => lab::run(command),
+        Command::Image(command) => image::run(command),
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "plinth", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man { dir } => manual::write(&dir),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plinth: {error:#}");
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    use ::lab::up::Error as Lab;
+    match error.downcast_ref::<Lab>() {
+        Some(Lab::Options(_) | Lab::Needs(_) | Lab::NamespaceTaken(_)) => 3,
+        Some(Lab::Living { .. } | Lab::NoLab(_) | Lab::Dead(_)) => 4,
+        Some(
+            Lab::State(_)
+            | Lab::Spawn(_)
+            | Lab::Failed { .. }
+            | Lab::Ask(_)
+            | Lab::Refused(_)
+            | Lab::Unclean(_),
+        )
+        | None => 1,
+    }
+}
+
+fn log(cli: &Cli) {
+    let filter = EnvFilter::try_new(&cli.log).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match cli.log_format {
+        LogFormat::Text => builder.with_ansi(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}

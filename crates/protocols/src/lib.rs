@@ -1,1 +1,6 @@
 //! DHCP, TFTP, DNS, IPMI: codecs, and machines that turn (time, event) into actions.
+
+pub mod dhcp;
+pub mod dns;
+pub mod ipmi;
+pub mod tftp;

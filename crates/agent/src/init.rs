@@ -1,0 +1,148 @@
+//! The life of process 1.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::console::{chain, line, say};
+use crate::{button, coldplug, inventory, network};
+
+/// Tests and people look for the inventory between these.
+const BEGIN: &str = "PLINTH-INVENTORY-BEGIN";
+const END: &str = "PLINTH-INVENTORY-END";
+
+/// How long the reason of a failure stays on the console before the server goes off.
+const LAST_WORDS: Duration = Duration::from_secs(30);
+
+/// Never returns while the machine is on: the kernel panics when process 1 ends.
+pub fn run() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| give_up(&format!("this is a bug: {panic}"))));
+    if let Err(error) = linux::mount::system() {
+        give_up(&chain(&error));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => match runtime.block_on(live()) {
+            Ok(Last::PowerOff) => end(linux::power::power_off),
+            Ok(Last::Reboot) => end(linux::power::reboot),
+            Err(error) => give_up(&chain(&error)),
+        },
+        Err(error) => give_up(&chain(&error)),
+    }
+    ExitCode::FAILURE
+}
+
+enum Last {
+    PowerOff,
+    Reboot,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("listening for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+async fn live() -> Result<Last, Error> {
+    say(concat!("plinth-agent ", env!("CARGO_PKG_VERSION")));
+    let mut signals = Signals::open()?;
+    coldplug::run(Path::new("/sys")).await;
+    let buttons = button::watch(Path::new("/"));
+    let work = async {
+        let network = network::up().await;
+        let addresses = network::addresses().await;
+        report(&inventory::collect(Path::new("/"), &addresses));
+        say("ready; waiting for orders");
+        network.keep().await;
+    };
+    tokio::select! {
+        () = work => Ok(Last::PowerOff),
+        why = signals.last() => Ok(why),
+        () = button::pressed(buttons) => {
+            say("power button pressed: switching off");
+            Ok(Last::PowerOff)
+        }
+    }
+}
+
+fn report(inventory: &model::inventory::Inventory) {
+    for disk in &inventory.disks {
+        say(&format!("disk {} {} {} GB", disk.name, disk.model, disk.size / 1_000_000_000));
+    }
+    for nic in &inventory.interfaces {
+        let carrier = if nic.has_carrier { "carrier" } else { "no carrier" };
+        let address = nic.ipv4_address.as_deref().unwrap_or("no address");
+        say(&format!("nic {} {} {carrier}, {address}", nic.name, nic.mac_address));
+    }
+    // Kernel messages on the same console would break the line in two.
+    let printk = Path::new("/proc/sys/kernel/printk");
+    let before = fs::read_to_string(printk).unwrap_or_default();
+    let _ = fs::write(printk, "1");
+    line(BEGIN);
+    line(&serde_json::to_string(inventory).expect("an inventory has only string keys"));
+    line(END);
+    let _ = fs::write(printk, before);
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    child: Signal,
+}
+
+impl Signals {
+    fn open() -> Result<Self, Error> {
+        // Ctrl-Alt-Del then reaches us as an interrupt instead of stopping the machine at once.
+        let _ = fs::write("/proc/sys/kernel/ctrl-alt-del", "0");
+        let open = |kind| signal(kind).map_err(Error::Signals);
+        Ok(Self {
+            terminate: open(SignalKind::terminate())?,
+            interrupt: open(SignalKind::interrupt())?,
+            child: open(SignalKind::child())?,
+        })
+    }
+
+    async fn last(&mut self) -> Last {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {
+                    say("asked to stop: switching off");
+                    return Last::PowerOff;
+                }
+                _ = self.interrupt.recv() => {
+                    say("Ctrl-Alt-Del: restarting");
+                    return Last::Reboot;
+                }
+                _ = self.child.recv() => reap(),
+            }
+        }
+    }
+}
+
+/// Orphans become our children; each that ends must be asked for its status once.
+fn reap() {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            return;
+        }
+    }
+}
+
+fn give_up(why: &str) {
+    say(&format!("FAILED: {why}"));
+    say(&format!("switching off in {} s", LAST_WORDS.as_secs()));
+    std::thread::sleep(LAST_WORDS);
+    end(linux::power::power_off);
+}
+
+fn end(how: impl Fn() -> std::io::Result<std::convert::Infallible>) {
+    let Err(error) = how();
+    say(&format!("the kernel does not let us go: {error}"));
+    loop {
+        std::thread::park();
+    }
+}

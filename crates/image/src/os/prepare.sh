@@ -1,0 +1,81 @@
+#!/bin/sh
+# Runs when the essential packages are there, before all others: what their installation should find.
+set -eu
+root="$1"
+
+mkdir -p "$root/etc/dracut.conf.d" "$root/etc/systemd/network" "$root/usr/local/sbin" \
+    "$root/etc/selinux/none/contexts/files"
+
+# Debian's Ignition wants to relabel files and fails where it cannot; this makes relabelling a no-op.
+printf 'SELINUX=disabled\nSELINUXTYPE=none\n' >"$root/etc/selinux/config"
+: >"$root/etc/selinux/none/contexts/files/file_contexts"
+printf '#!/bin/sh\nexit 0\n' >"$root/usr/local/sbin/setfiles"
+chmod 755 "$root/usr/local/sbin/setfiles"
+
+# Every cable gets an address, in the initrd (for Ignition) as later. Ignition may bring files that sort before.
+cat >"$root/etc/systemd/network/80-dhcp.network" <<'END'
+[Match]
+Kind=!*
+Type=ether
+
+[Network]
+DHCP=yes
+LLMNR=no
+MulticastDNS=no
+
+[DHCPv4]
+ClientIdentifier=mac
+UseDomains=yes
+END
+
+# How dracut builds the initrd; customize.sh calls it when everything is installed.
+cat >"$root/etc/dracut.conf.d/10-image.conf" <<'END'
+hostonly="no"
+compress="zstd"
+early_microcode="no"
+dracutmodules+=" bash systemd systemd-initrd systemd-udevd systemd-journald systemd-tmpfiles systemd-sysusers dbus systemd-networkd systemd-resolved kernel-modules rootfs-block udev-rules base fs-lib shutdown url-lib network qemu ignition image "
+drivers="isofs sr_mod cdrom sd_mod virtio_blk virtio_net virtio_scsi virtio_pci ahci ata_piix nvme vfat nls_iso8859-1 nls_ascii nls_cp437 ext4 qemu_fw_cfg efivarfs"
+END
+
+# What is the image's own in the initrd: the network is for Ignition's only run, and the root file system takes the
+# whole disk before Ignition fills it.
+mkdir -p "$root/usr/lib/dracut/modules.d/50image"
+cat >"$root/usr/lib/dracut/modules.d/50image/module-setup.sh" <<'END'
+#!/bin/bash
+depends() {
+    echo ignition systemd-networkd
+}
+install() {
+    inst_multiple /etc/systemd/network/80-dhcp.network /usr/local/sbin/setfiles /etc/selinux/config \
+        /etc/selinux/none/contexts/files/file_contexts /etc/ssl/certs/ca-certificates.crt \
+        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/repart.d/50-root.conf
+    inst_simple /usr/local/sbin/setfiles /usr/sbin/setfiles
+    local unit
+    for unit in systemd-networkd.service systemd-networkd.socket systemd-resolved.service \
+        systemd-network-generator.service dbus.service dbus.socket; do
+        mkdir -p "$initdir/etc/systemd/system/$unit.d"
+        printf '[Unit]\nConditionKernelCommandLine=ignition.firstboot\n' \
+            >"$initdir/etc/systemd/system/$unit.d/firstboot.conf"
+    done
+    inst_simple "$moddir/image-grow-root.service" "$systemdsystemunitdir/image-grow-root.service"
+    mkdir -p "$initdir$systemdsystemunitdir/ignition-complete.target.wants"
+    ln -s ../image-grow-root.service "$initdir$systemdsystemunitdir/ignition-complete.target.wants/"
+}
+END
+cat >"$root/usr/lib/dracut/modules.d/50image/image-grow-root.service" <<'END'
+[Unit]
+Description=Grow the root file system to the end of its disk
+DefaultDependencies=no
+ConditionKernelCommandLine=ignition.firstboot
+After=initrd-root-fs.target ignition-remount-sysroot.service
+Before=ignition-mount.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=60
+ExecStart=-/usr/bin/systemd-repart --dry-run=no --root=/sysroot --definitions=/usr/lib/repart.d
+ExecStart=-/usr/lib/systemd/systemd-growfs /sysroot
+END
+mkdir -p "$root/usr/lib/repart.d"
+printf '[Partition]\nType=root-x86-64\n' >"$root/usr/lib/repart.d/50-root.conf"

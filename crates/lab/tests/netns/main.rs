@@ -1,0 +1,3 @@
+//! Real sockets in network namespaces of their own. Needs root, and fails without.
+
+mod site;

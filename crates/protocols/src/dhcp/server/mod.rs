@@ -1,0 +1,372 @@
+//! A DHCP server for one subnet.
+//!
+//! ```text
+//!   packet ----+                          +--> Probe      is anyone using this address?
+//!   probe's    |    +------------------+  |
+//!   answer ----+--> | Server::handle   |--+--> Persist    this lease must be on disk ...
+//!   persisted -+    +------------------+  |
+//!   timer -----+      wake_at()           +--> Send       ... before this ACK is sent
+//!                                         +--> Report     for logs, metrics and names
+//! ```
+//!
+//! No client waits for another: a probe or a write in progress is a state of its address, not of the server.
+
+mod addresses;
+pub mod boot;
+mod config;
+mod end;
+mod grant;
+mod lease;
+mod offer;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::{Duration, SystemTime};
+
+use model::Mac;
+
+use self::addresses::{Addresses, State};
+pub use self::config::{Config, ConfigError, Identity, Known, MAX_ADDRESSES, Options, Times};
+pub use self::lease::{Client, Lease, Token};
+pub use self::reply::Dest;
+use super::packet::DecodeError;
+use super::request::{Heard, Kind, Request};
+
+/// A client counts its lease from the moment it asked, we from the moment we heard it: keep the address this much longer.
+const GRACE: Duration = Duration::from_secs(2);
+/// A client cannot ask for leases so short that it asks all the time.
+const SHORTEST_LEASE: Duration = Duration::from_mins(1);
+/// The same trouble is not reported more often than this.
+const REPORT_EVERY: Duration = Duration::from_mins(1);
+/// Other servers we remember having reported.
+const MAX_OTHER_SERVERS: usize = 16;
+
+/// The server of one subnet (RFC 2131, 4.3).
+#[derive(Debug)]
+pub struct Server {
+    config: Config,
+    addresses: Addresses,
+    /// Addresses whose lease is on its way to disk.
+    writing: BTreeMap<Token, Ipv4Addr>,
+    next_token: u64,
+    exhausted_reported: Option<SystemTime>,
+    others_reported: BTreeMap<Ipv4Addr, SystemTime>,
+}
+
+/// What happens to the server.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    Packet {
+        bytes: &'a [u8],
+    },
+    /// The wire answered a probe: the address is used by this MAC, or by nobody.
+    ProbeResult {
+        address: Ipv4Addr,
+        used_by: Option<Mac>,
+    },
+    /// The record is on disk.
+    Persisted {
+        token: Token,
+    },
+    /// The record could not be written.
+    PersistFailed {
+        token: Token,
+    },
+    Timer,
+}
+
+/// What the server wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the wire who uses the address. An answer that does not come need not be reported.
+    Probe {
+        address: Ipv4Addr,
+    },
+    /// Put the record on disk, in the order asked, then say [`Event::Persisted`].
+    Persist {
+        lease: Lease,
+        token: Token,
+    },
+    Send {
+        bytes: Vec<u8>,
+        dest: Dest,
+    },
+    Report(Report),
+}
+
+/// What people and other parts may want to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// A client was told that it has this lease.
+    Leased(Lease),
+    Released(Lease),
+    Expired(Lease),
+    /// An address we were about to offer is used by a stranger.
+    Conflict {
+        address: Ipv4Addr,
+        used_by: Mac,
+    },
+    /// A client found its address in use.
+    Declined {
+        address: Ipv4Addr,
+        mac: Mac,
+    },
+    /// A client asks for what it cannot have.
+    Refused {
+        mac: Mac,
+        address: Ipv4Addr,
+        why: &'static str,
+    },
+    /// A client cannot be served.
+    PoolExhausted {
+        mac: Mac,
+    },
+    /// Another DHCP server is on this wire.
+    OtherServer {
+        id: Ipv4Addr,
+    },
+    Malformed(DecodeError),
+}
+
+impl Server {
+    /// A server that goes on from the records on disk; there are none at first.
+    pub fn restore(
+        now: SystemTime,
+        config: Config,
+        leases: impl IntoIterator<Item = Lease>,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let mut server = Self {
+            addresses: Addresses::new(config.pool()),
+            config,
+            writing: BTreeMap::new(),
+            next_token: 0,
+            exhausted_reported: None,
+            others_reported: BTreeMap::new(),
+        };
+        for lease in leases {
+            // The site may have changed meanwhile: addresses that are no longer ours to give are forgotten.
+            if !server.serves(lease.address) {
+                continue;
+            }
+            let until = lease.expires + GRACE;
+            if until <= now {
+                server
+                    .addresses
+                    .bind(lease.address, lease.expires, State::Past { lease });
+            } else {
+                server.addresses.bind(
+                    lease.address,
+                    until,
+                    State::Leased {
+                        lease,
+                        writing: None,
+                    },
+                );
+            }
+        }
+        Ok(server)
+    }
+
+    /// Changes what clients are told from now on; leases stay, offers are made anew when asked for again.
+    pub fn reconfigure(&mut self, now: SystemTime, config: Config) -> Result<(), ConfigError> {
+        let leases: Vec<Lease> = self
+            .addresses
+            .iter()
+            .filter_map(|(_, binding)| lease_of(&binding.state))
+            .cloned()
+            .collect();
+        let next_token = self.next_token;
+        *self = Self::restore(now, config, leases)?;
+        self.next_token = next_token;
+        Ok(())
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Leases that hold now.
+    pub fn leases(&self, now: SystemTime) -> impl Iterator<Item = &Lease> {
+        let leases = self
+            .addresses
+            .iter()
+            .filter_map(|(_, binding)| match &binding.state {
+                State::Leased {
+                    lease,
+                    writing: None,
+                } => Some(lease),
+                State::Leased {
+                    writing: Some(writing),
+                    ..
+                } => writing.before.as_ref(),
+                State::Probing { .. }
+                | State::Offered { .. }
+                | State::Past { .. }
+                | State::Quarantined => None,
+            });
+        leases.filter(move |lease| lease.expires > now)
+    }
+
+    /// Addresses that are not free; never more than there are in the pool and in fixed addresses.
+    pub fn bound(&self) -> usize {
+        self.addresses.len()
+    }
+
+    pub fn handle(&mut self, now: SystemTime, event: Event<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.expire(now, &mut actions);
+        match event {
+            Event::Packet { bytes } => match Heard::parse(bytes) {
+                Ok(Heard::Client(request)) => self.client(now, *request, &mut actions),
+                Ok(Heard::Server { id }) => self.other_server(now, id, &mut actions),
+                Ok(Heard::Other) => {}
+                Err(error) => actions.push(Action::Report(Report::Malformed(error))),
+            },
+            Event::ProbeResult { address, used_by } => {
+                self.probed(now, address, used_by, &mut actions);
+            }
+            Event::Persisted { token } => self.persisted(now, token, &mut actions),
+            Event::PersistFailed { token } => {
+                self.persist_failed(now, token);
+                // What the client had before may have run out meanwhile.
+                self.expire(now, &mut actions);
+            }
+            Event::Timer => {}
+        }
+        actions
+    }
+
+    /// When to send [`Event::Timer`], if at all.
+    pub fn wake_at(&self) -> Option<SystemTime> {
+        self.addresses.due().map(|(until, _)| until)
+    }
+
+    fn expire(&mut self, now: SystemTime, actions: &mut Vec<Action>) {
+        while let Some((until, address)) = self.addresses.due()
+            && until <= now
+        {
+            let state = self
+                .addresses
+                .get(address)
+                .expect("deadlines are of bindings")
+                .state
+                .clone();
+            match state {
+                State::Probing { client, request } => {
+                    self.offer(now, address, client, &request, actions);
+                }
+                State::Offered { .. } | State::Quarantined => self.addresses.free(address),
+                State::Leased { lease, writing } => {
+                    if let Some(writing) = writing {
+                        self.writing.remove(&writing.token);
+                    }
+                    self.addresses.bind(
+                        address,
+                        lease.expires,
+                        State::Past {
+                            lease: lease.clone(),
+                        },
+                    );
+                    actions.push(Action::Report(Report::Expired(lease)));
+                }
+                State::Past { .. } => unreachable!("past leases have no deadline"),
+            }
+        }
+    }
+
+    fn client(&mut self, now: SystemTime, request: Request, actions: &mut Vec<Action>) {
+        if self.config.known_only && !self.config.known.contains_key(&request.mac) {
+            return;
+        }
+        // One subnet: a relay elsewhere asks for an address we do not have.
+        if request
+            .giaddr
+            .is_some_and(|relay| !self.config.subnet.contains(&relay))
+        {
+            return;
+        }
+        match request.kind {
+            Kind::Discover => self.discover(now, request, actions),
+            Kind::Request => self.request(now, request, actions),
+            Kind::Decline => self.decline(now, &request, actions),
+            Kind::Release => self.release(now, &request, actions),
+            Kind::Inform if request.ciaddr.is_unspecified() => {}
+            Kind::Inform => actions.push(send(reply::inform(&self.config, &request))),
+        }
+    }
+
+    fn identify(&self, request: &Request) -> Client {
+        match (&request.client_id, self.config.identity) {
+            (Some(id), Identity::ClientId) if !self.config.known.contains_key(&request.mac) => {
+                Client::Id(id.clone())
+            }
+            (Some(_) | None, Identity::ClientId | Identity::Mac) => Client::Mac(request.mac),
+        }
+    }
+
+    /// Whether the address is anybody's to be given.
+    fn serves(&self, address: Ipv4Addr) -> bool {
+        self.addresses.in_pool(address)
+            || self
+                .config
+                .known
+                .values()
+                .any(|known| known.address == Some(address))
+    }
+
+    fn other_server(&mut self, now: SystemTime, id: Ipv4Addr, actions: &mut Vec<Action>) {
+        if id == self.config.server_id || !is_due(self.others_reported.get(&id).copied(), now) {
+            return;
+        }
+        if self.others_reported.len() >= MAX_OTHER_SERVERS {
+            self.others_reported.clear();
+        }
+        self.others_reported.insert(id, now);
+        actions.push(Action::Report(Report::OtherServer { id }));
+    }
+
+    fn lease_time(&self, request: &Request) -> Duration {
+        let times = &self.config.times;
+        request
+            .wants_lease
+            .unwrap_or(times.default)
+            .max(SHORTEST_LEASE.min(times.default))
+            .min(times.max)
+    }
+
+    fn hostname(&self, request: &Request) -> Option<String> {
+        let known = self
+            .config
+            .known
+            .get(&request.mac)
+            .and_then(|known| known.hostname.clone());
+        known.or_else(|| request.hostname.clone())
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+}
+
+fn lease_of(state: &State) -> Option<&Lease> {
+    match state {
+        State::Leased { lease, .. } | State::Past { lease } => Some(lease),
+        State::Probing { .. } | State::Offered { .. } | State::Quarantined => None,
+    }
+}
+
+fn send((bytes, dest): (Vec<u8>, Dest)) -> Action {
+    Action::Send { bytes, dest }
+}
+
+fn is_due(last: Option<SystemTime>, now: SystemTime) -> bool {
+    last.is_none_or(|last| {
+        now.duration_since(last)
+            .is_ok_and(|since| since >= REPORT_EVERY)
+    })
+}

@@ -1,0 +1,184 @@
+//! Finding an address for a client that asks for one (RFC 2131, 4.3.1).
+
+use std::net::Ipv4Addr;
+use std::time::SystemTime;
+
+use model::Mac;
+
+use super::addresses::State;
+use super::lease::Client;
+use super::reply::{self, Grant};
+use super::{Action, Report, Server, is_due, send};
+use crate::dhcp::request::Request;
+
+impl Server {
+    /// RFC 2131, 4.3.1.
+    pub(super) fn discover(
+        &mut self,
+        now: SystemTime,
+        request: Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let client = self.identify(&request);
+        let Some(address) = self.choose(&client, &request) else {
+            if is_due(self.exhausted_reported, now) {
+                self.exhausted_reported = Some(now);
+                actions.push(Action::Report(Report::PoolExhausted { mac: request.mac }));
+            }
+            return;
+        };
+        self.drop_other_offer(&client, address);
+        match self.addresses.get_mut(address) {
+            // A retransmission: the offer goes to the latest.
+            Some(State::Probing {
+                client: of,
+                request: waiting,
+            }) if *of == client => **waiting = request,
+            Some(State::Offered { client: of }) if *of == client => {
+                self.offer(now, address, client, &request, actions);
+            }
+            Some(State::Leased { lease, .. }) if lease.client == client => {
+                self.send_offer(address, &request, actions);
+            }
+            Some(
+                State::Probing { .. }
+                | State::Offered { .. }
+                | State::Leased { .. }
+                | State::Past { .. }
+                | State::Quarantined,
+            )
+            | None => {
+                self.probe(now, address, client, request, actions);
+            }
+        }
+    }
+
+    /// Its fixed address, else the one it had, else the one it wishes for, else any.
+    pub(super) fn choose(&self, client: &Client, request: &Request) -> Option<Ipv4Addr> {
+        let fixed = self
+            .config
+            .known
+            .get(&request.mac)
+            .and_then(|known| known.address);
+        if let Some(address) = fixed.filter(|address| self.may_take(client, *address)) {
+            return Some(address);
+        }
+        let had = self
+            .addresses
+            .of(client)
+            .filter(|address| self.addresses.in_pool(*address));
+        let wished = request
+            .wants
+            .filter(|address| self.addresses.is_free(*address));
+        had.or(wished).or_else(|| self.addresses.pick(client))
+    }
+
+    /// Whether the address could be leased to the client now.
+    pub(super) fn may_take(&self, client: &Client, address: Ipv4Addr) -> bool {
+        match self.addresses.get(address).map(|binding| &binding.state) {
+            None | Some(State::Past { .. }) => true,
+            Some(State::Quarantined) => false,
+            Some(
+                state @ (State::Probing { .. } | State::Offered { .. } | State::Leased { .. }),
+            ) => state.client() == Some(client),
+        }
+    }
+
+    /// A client holds one offer at a time.
+    pub(super) fn drop_other_offer(&mut self, client: &Client, address: Ipv4Addr) {
+        let Some(other) = self.addresses.of(client).filter(|other| *other != address) else {
+            return;
+        };
+        match self.addresses.get(other).map(|binding| &binding.state) {
+            Some(State::Probing { .. } | State::Offered { .. }) => self.addresses.free(other),
+            Some(State::Leased { .. } | State::Past { .. } | State::Quarantined) | None => {}
+        }
+    }
+
+    pub(super) fn probe(
+        &mut self,
+        now: SystemTime,
+        address: Ipv4Addr,
+        client: Client,
+        request: Request,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.config.probe {
+            return self.offer(now, address, client, &request, actions);
+        }
+        self.addresses.bind(
+            address,
+            now + self.config.times.probe,
+            State::Probing {
+                client,
+                request: Box::new(request),
+            },
+        );
+        actions.push(Action::Probe { address });
+    }
+
+    pub(super) fn probed(
+        &mut self,
+        now: SystemTime,
+        address: Ipv4Addr,
+        used_by: Option<Mac>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(State::Probing { client, request }) = self
+            .addresses
+            .get(address)
+            .map(|binding| binding.state.clone())
+        else {
+            return;
+        };
+        match used_by {
+            // The client itself still answers for the address it had.
+            None => self.offer(now, address, client, &request, actions),
+            Some(mac) if mac == request.mac => self.offer(now, address, client, &request, actions),
+            Some(mac) => {
+                self.addresses.bind(
+                    address,
+                    now + self.config.times.quarantine,
+                    State::Quarantined,
+                );
+                actions.push(Action::Report(Report::Conflict {
+                    address,
+                    used_by: mac,
+                }));
+                // Ends when the pool does: every round puts one address into quarantine.
+                self.discover(now, *request, actions);
+            }
+        }
+    }
+
+    pub(super) fn offer(
+        &mut self,
+        now: SystemTime,
+        address: Ipv4Addr,
+        client: Client,
+        request: &Request,
+        actions: &mut Vec<Action>,
+    ) {
+        self.addresses.bind(
+            address,
+            now + self.config.times.offer,
+            State::Offered { client },
+        );
+        self.send_offer(address, request, actions);
+    }
+
+    pub(super) fn send_offer(
+        &self,
+        address: Ipv4Addr,
+        request: &Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let hostname = self.hostname(request);
+        let grant = Grant {
+            address,
+            lease: self.lease_time(request),
+            hostname: hostname.as_deref(),
+        };
+        actions.push(send(reply::offer(&self.config, request, &grant)));
+    }
+}

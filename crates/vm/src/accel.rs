@@ -1,0 +1,99 @@
+//! Whether KVM truly runs guests here.
+//!
+//! A device that opens proves nothing: inside some virtual machines guests start and then hang. So a
+//! tiny guest is booted, and KVM is believed only if it says hello.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use crate::console::Log;
+use crate::{Bus, Disk, Format, Machine, Spec, guest};
+
+/// What runs the guest's instructions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accel {
+    Kvm,
+    /// Software emulation, and why.
+    Tcg {
+        why: String,
+    },
+}
+
+impl fmt::Display for Accel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kvm => f.write_str("KVM"),
+            Self::Tcg { why } => write!(f, "emulation ({why})"),
+        }
+    }
+}
+
+/// With KVM the guest is there in a tenth of this.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Tries KVM once per process and remembers the answer.
+pub async fn probe() -> &'static Accel {
+    static ANSWER: OnceCell<Accel> = OnceCell::const_new();
+    ANSWER
+        .get_or_init(|| async {
+            let accel = match try_kvm().await {
+                Ok(()) => Accel::Kvm,
+                Err(why) => Accel::Tcg { why },
+            };
+            tracing::info!(%accel, "accelerator");
+            accel
+        })
+        .await
+}
+
+async fn try_kvm() -> Result<(), String> {
+    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        return Err(format!("/dev/kvm cannot be opened: {error}"));
+    }
+    let dir =
+        tempfile::tempdir().map_err(|error| format!("no directory for a probe guest: {error}"))?;
+    let machine = Machine::start(probe_spec(dir.path(), Accel::Kvm)?).await;
+    let machine =
+        machine.map_err(|error| format!("QEMU does not start with KVM: {}", chain(&error)))?;
+    let hello = Log::open(&machine.console_log())
+        .wait_for(guest::HELLO, LIMIT)
+        .await;
+    let _ = machine.kill().await;
+    hello.map_err(|_| {
+        format!(
+            "/dev/kvm is there, but a guest did not run within {} s",
+            LIMIT.as_secs()
+        )
+    })
+}
+
+fn probe_spec(dir: &std::path::Path, accel: Accel) -> Result<Spec, String> {
+    let path = dir.join("guest.raw");
+    std::fs::write(&path, guest::image())
+        .map_err(|error| format!("no disk for a probe guest: {error}"))?;
+    let disk = Disk {
+        id: "disk0".into(),
+        path,
+        format: Format::Raw,
+        size_mib: None,
+        bus: Bus::Virtio,
+        serial: None,
+        flush: true,
+        faulty: false,
+    };
+    Ok(Spec {
+        disks: vec![disk],
+        boot_order: vec!["disk0".into()],
+        ..Spec::new("probe", dir.join("run"), accel)
+    })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}

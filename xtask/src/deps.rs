@@ -1,0 +1,114 @@
+//! Debian packages the project needs, to build, to run the lab and to test against strangers.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::sh;
+
+const PACKAGES: &[(&str, &[&str])] = &[
+    ("build", &["build-essential", "git", "ca-certificates"]),
+    (
+        "virtual machines",
+        &[
+            "qemu-system-x86",
+            "qemu-utils",
+            "ovmf",
+            "seabios",
+            "ipxe-qemu",
+            "nftables",
+        ],
+    ),
+    (
+        "images",
+        &[
+            "mmdebstrap",
+            "debian-archive-keyring",
+            "arch-test",
+            "grub-common",
+            "grub-pc-bin",
+            "grub-efi-amd64-bin",
+            "dosfstools",
+            "mtools",
+            "e2fsprogs",
+            "fdisk",
+            "gdisk",
+            "cpio",
+            "zstd",
+        ],
+    ),
+    (
+        "strangers in tests",
+        &[
+            "dnsutils",
+            "genisoimage",
+            "ignition",
+            "ipmitool",
+            "iproute2",
+            "isc-dhcp-client",
+            "python3",
+            "python3-venv",
+            "udhcpc",
+            "xorriso",
+        ],
+    ),
+];
+
+/// Installs what is missing, as root or through sudo. Says nothing when nothing is.
+pub fn install() -> Result<()> {
+    let missing = missing()?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!(
+        "installing {} Debian packages: {}",
+        missing.len(),
+        missing.join(" ")
+    );
+    sh::run(as_root("apt-get").args(["update", "-qq"]))?;
+    let flags = [
+        "install",
+        "-y",
+        "-qq",
+        "--no-install-recommends",
+        "-o",
+        "Dpkg::Use-Pty=0",
+    ];
+    sh::run(
+        as_root("apt-get")
+            .args(flags)
+            .args(&missing)
+            .stdout(Stdio::null()),
+    )
+    .context("install Debian packages; `cargo xtask deps` tries again")
+}
+
+/// Packages that are not installed, in the order of the list.
+pub fn missing() -> Result<Vec<&'static str>> {
+    let listed =
+        sh::output(Command::new("dpkg-query").args(["-W", "-f=${Package} ${db:Status-Status}\n"]))
+            .context(
+                "ask dpkg what is installed; Plinth's chores need Debian or a descendant of it",
+            )?;
+    let installed: BTreeSet<&str> = listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(" installed"))
+        .map(str::trim)
+        .collect();
+    let wanted = PACKAGES.iter().flat_map(|(_, names)| names.iter().copied());
+    Ok(wanted.filter(|name| !installed.contains(name)).collect())
+}
+
+fn as_root(program: &str) -> Command {
+    let root = sh::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    let mut command = if root {
+        Command::new(program)
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.arg(program);
+        sudo
+    };
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}

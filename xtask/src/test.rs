@@ -1,0 +1,108 @@
+//! `cargo xtask test [tier]`: the pyramid, from the bottom up.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::{build, deps, sh, tidy};
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Tier {
+    /// Rings, formatting, lints
+    Tidy,
+    /// Beside the code: tables, snapshots, properties
+    Unit,
+    /// Real sockets in network namespaces
+    Netns,
+    /// Third-party programs at the other end
+    Interop,
+    /// QEMU servers, from power on
+    E2e,
+}
+
+impl Tier {
+    const ALL: [Self; 5] = [
+        Self::Tidy,
+        Self::Unit,
+        Self::Netns,
+        Self::Interop,
+        Self::E2e,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tidy => "tidy",
+            Self::Unit => "unit",
+            Self::Netns => "netns",
+            Self::Interop => "interop",
+            Self::E2e => "e2e",
+        }
+    }
+}
+
+pub fn run(tier: Option<Tier>, only: Option<&str>) -> Result<()> {
+    deps::install()?;
+    let tiers = tier.map_or(Tier::ALL.to_vec(), |tier| vec![tier]);
+    let mut report = vec![];
+    let mut failed = vec![];
+    for tier in tiers {
+        let begin = Instant::now();
+        println!("\n== {} ==", tier.name());
+        let result = run_tier(tier, only);
+        let verdict = if result.is_ok() { "passed" } else { "FAILED" };
+        report.push(format!(
+            "{:8} {verdict} in {:.0} s",
+            tier.name(),
+            begin.elapsed().as_secs_f64()
+        ));
+        if let Err(error) = result {
+            println!("{}: {error:#}", tier.name());
+            failed.push(tier.name());
+        }
+    }
+    println!("\n== tiers ==\n{}", report.join("\n"));
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
+    match tier {
+        Tier::Tidy => tidy::run(),
+        Tier::Unit => cargo_test(&["--lib", "--bins"], only),
+        Tier::Netns | Tier::Interop => {
+            need_root(tier)?;
+            cargo_test(&["--test", tier.name()], only)
+        }
+        Tier::E2e => {
+            need_root(tier)?;
+            build::agent()?;
+            cargo_test(&["--test", "e2e"], only)
+        }
+    }
+}
+
+fn cargo_test(targets: &[&str], only: Option<&str>) -> Result<()> {
+    let mut command = sh::cargo(["test", "--workspace", "--no-fail-fast"]);
+    command
+        .args(targets)
+        .env("PLINTH_AGENT", build::agent_binary());
+    if let Some(only) = only {
+        command.args(["--", only]);
+    }
+    sh::run(&mut command)
+}
+
+fn need_root(tier: Tier) -> Result<()> {
+    let id = sh::output(std::process::Command::new("id").arg("-u")).context("ask who we are")?;
+    if id.trim() != "0" {
+        bail!(
+            "the {} tier makes network namespaces and needs root: sudo -E cargo xtask test {}",
+            tier.name(),
+            tier.name()
+        );
+    }
+    Ok(())
+}
