@@ -283,6 +283,7 @@ impl Lab {
             media: status.view.media.map(|media| media.url),
             console: unit.server.console().log().to_path_buf(),
             faults: unit.server.faults().list().len(),
+            boots: status.view.boots,
             trouble: status.trouble,
         }
     }

@@ -55,6 +55,8 @@ pub struct Server {
     pub media: Option<String>,
     pub console: PathBuf,
     pub faults: usize,
+    /// How many boots have begun since the lab came up.
+    pub boots: u64,
     /// What last went wrong below the BMC.
     pub trouble: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Whether KVM truly runs guests here.
 //!
 //! A device that opens proves nothing: inside some virtual machines guests start and then hang. So a
-//! tiny guest is booted, and KVM is believed only if it says hello.
+//! tiny guest is booted with the very options machines get, and KVM is believed only if it says hello.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -41,7 +41,9 @@ pub async fn probe() -> &'static Accel {
         .get_or_init(|| async {
             let accel = match try_kvm().await {
                 Ok(()) => Accel::Kvm,
-                Err(why) => Accel::Tcg { why },
+                Err(why) => Accel::Tcg {
+                    why: why.lines().collect::<Vec<_>>().join("; "),
+                },
             };
             tracing::info!(%accel, "accelerator");
             accel

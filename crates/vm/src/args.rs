@@ -271,13 +271,16 @@ fn network(args: &mut Args, spec: &Spec, nic: &Nic, fds: &Fds) {
     bootable(args, spec, &nic.id, device);
 }
 
+/// QEMU gives 0 to a kernel that is started directly.
+pub(crate) const FIRST_BOOT_INDEX: usize = 1;
+
 fn bootable(args: &mut Args, spec: &Spec, id: &str, device: Value) {
     let Value::Object(mut device) = device else {
         unreachable!("devices are written as objects above")
     };
     device.insert("id".into(), json!(id));
     if let Some(place) = spec.boot_order.iter().position(|boot| boot == id) {
-        device.insert("bootindex".into(), json!(place));
+        device.insert("bootindex".into(), json!(FIRST_BOOT_INDEX + place));
     }
     args.option("-device", driver_first(device));
 }

@@ -276,8 +276,10 @@ impl Machine {
                 source,
             })?;
         // Two devices may never have the same place, not even for a moment: clear first.
-        let cleared = self.spec.boot_order.iter().map(|id| (id, -1));
-        let placed = order.iter().zip(0_i64..);
+        let cleared = self.spec.boot_order.iter().map(|id| (id, json!(-1)));
+        let placed = order
+            .iter()
+            .zip((args::FIRST_BOOT_INDEX..).map(Value::from));
         for (id, place) in cleared.chain(placed) {
             let path = format!("/machine/peripheral/{id}");
             self.tell(

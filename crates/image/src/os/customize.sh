@@ -11,22 +11,23 @@ printf 'UUID=%s / ext4 rw,relatime 0 0\n' "$root_uuid" >"$root/etc/fstab"
 ln -sf ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root/etc/containerd" "$root/var/log/journal"
 
-# Ignition enables units by presets, and systemd applies those on a first boot only: when there is no machine id yet.
-printf 'uninitialized\n' >"$root/etc/machine-id"
-rm -f "$root/var/lib/dbus/machine-id"
+# Ignition enables units by presets, and systemd applies those on a first boot only.
 cat >"$root/usr/lib/systemd/system-preset/80-image.preset" <<'END'
 enable systemd-networkd.service
 enable systemd-networkd.socket
 enable systemd-resolved.service
-enable systemd-timesyncd.service
-enable getty@.service
 enable remote-fs.target
 disable *
 END
 rm -rf "$root"/etc/systemd/system/*.wants
 chroot "$root" systemctl preset-all --preset-mode=enable-only
-# It would ask questions on the console.
-chroot "$root" systemctl mask systemd-firstboot.service systemd-hwdb-update.service
+# The first would ask questions on the console; the others only take time. The button's logind stays.
+chroot "$root" systemctl mask systemd-firstboot.service systemd-hwdb-update.service systemd-repart.service \
+    dracut-shutdown.service systemd-pstore.service systemd-networkd-persistent-storage.service \
+    systemd-update-utmp.service systemd-udev-load-credentials.service modprobe@drm.service \
+    systemd-initctl.socket dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
+    sys-kernel-config.mount sys-fs-fuse-connections.mount proc-sys-fs-binfmt_misc.automount \
+    systemd-ask-password-console.path systemd-ask-password-wall.path systemd-tmpfiles-clean.timer
 
 # The loader adds Ignition to the kernel line as long as this file exists; a boot that comes this far has done it.
 : >"$root/boot/ignition.firstboot"
@@ -48,6 +49,9 @@ WantedBy=multi-user.target
 END
 mkdir -p "$unit_dir/multi-user.target.wants"
 ln -sf ../ignition-firstboot-complete.service "$unit_dir/multi-user.target.wants/"
+
+chroot "$root" journalctl --update-catalog
+chroot "$root" ldconfig
 
 version="$(ls "$root/usr/lib/modules")"
 chroot "$root" dracut --quiet --force --kver "$version" "/boot/initrd.img-$version"

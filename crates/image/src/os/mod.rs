@@ -42,7 +42,6 @@ const PACKAGES: &[&str] = &[
     "systemd-sysv",
     "systemd-resolved",
     "systemd-repart",
-    "systemd-timesyncd",
     "udev",
     "dbus",
     "kmod",
@@ -103,6 +102,7 @@ fn make(work: &Path, mirror: &str, reporter: &mut Reporter) -> Result<(), Error>
     reporter.step("os: installing packages");
     let root = work.join("root");
     install(work, &root, mirror, &log)?;
+    finish(&root)?;
     let read = |path: &str| {
         let path = root.join(path);
         fs::read_to_string(&path).map_err(Error::file("reading", path))
@@ -148,6 +148,23 @@ fn install(work: &Path, root: &Path, mirror: &str, log: &Path) -> Result<(), Err
     for name in ["prepare.sh", "customize.sh"] {
         let path = work.join(name);
         fs::remove_file(&path).map_err(Error::file("removing", path))?;
+    }
+    Ok(())
+}
+
+/// What mmdebstrap's own clean-up would undo in a hook.
+fn finish(root: &Path) -> Result<(), Error> {
+    // systemd takes this word, and no empty file, for a first boot.
+    let machine_id = root.join("etc/machine-id");
+    fs::write(&machine_id, "uninitialized\n").map_err(Error::file("writing", machine_id))?;
+    // As old as /usr: nothing that follows an update has to be made again at boot.
+    let usr = root.join("usr");
+    let updated = fs::metadata(&usr).and_then(|metadata| metadata.modified());
+    let updated = updated.map_err(Error::file("reading", usr))?;
+    for name in ["etc/.updated", "var/.updated"] {
+        let path = root.join(name);
+        let stamp = fs::File::create(&path).and_then(|file| file.set_modified(updated));
+        stamp.map_err(Error::file("writing", path))?;
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ depends() {
 install() {
     inst_multiple /etc/systemd/network/80-dhcp.network /usr/local/sbin/setfiles /etc/selinux/config \
         /etc/selinux/none/contexts/files/file_contexts /etc/ssl/certs/ca-certificates.crt \
-        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/repart.d/50-root.conf
+        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/image/repart.d/50-root.conf journalctl tail sleep
     inst_simple /usr/local/sbin/setfiles /usr/sbin/setfiles
     local unit
     for unit in systemd-networkd.service systemd-networkd.socket systemd-resolved.service \
@@ -58,6 +58,14 @@ install() {
             >"$initdir/etc/systemd/system/$unit.d/firstboot.conf"
     done
     inst_simple "$moddir/image-grow-root.service" "$systemdsystemunitdir/image-grow-root.service"
+    inst_simple "$moddir/image-failed.service" "$systemdsystemunitdir/image-failed.service"
+    mkdir -p "$initdir$systemdsystemunitdir/emergency.target.wants"
+    ln -s ../image-failed.service "$initdir$systemdsystemunitdir/emergency.target.wants/"
+    local generator
+    mkdir -p "$initdir/etc/systemd/system-generators"
+    for generator in /etc/systemd/system-generators/*; do
+        ln -sf /dev/null "$initdir$generator"
+    done
     mkdir -p "$initdir$systemdsystemunitdir/ignition-complete.target.wants"
     ln -s ../image-grow-root.service "$initdir$systemdsystemunitdir/ignition-complete.target.wants/"
 }
@@ -74,8 +82,28 @@ Before=ignition-mount.service
 Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=60
-ExecStart=-/usr/bin/systemd-repart --dry-run=no --root=/sysroot --definitions=/usr/lib/repart.d
+ExecStart=-/usr/bin/systemd-repart --dry-run=no --root=/sysroot --definitions=/usr/lib/image/repart.d
 ExecStart=-/usr/lib/systemd/systemd-growfs /sysroot
 END
-mkdir -p "$root/usr/lib/repart.d"
-printf '[Partition]\nType=root-x86-64\n' >"$root/usr/lib/repart.d/50-root.conf"
+mkdir -p "$root/usr/lib/image/repart.d"
+printf '[Partition]\nType=root-x86-64\n' >"$root/usr/lib/image/repart.d/50-root.conf"
+
+# A failed Ignition is told on the console and tried again after a while: its servers may not have been there.
+cat >"$root/usr/lib/dracut/modules.d/50image/image-failed.service" <<'END'
+[Unit]
+Description=Tell why the first boot failed and try again
+DefaultDependencies=no
+ConditionKernelCommandLine=ignition.firstboot
+
+[Service]
+Type=oneshot
+TimeoutStartSec=infinity
+ExecStart=/bin/sh -c 'exec >/dev/console 2>&1; echo "IGNITION FAILED; its log:"; journalctl -b --no-pager -o cat -t ignition | tail -n 40; echo "Restarting in 5 minutes."; sleep 300; systemctl --force reboot'
+END
+
+# Fewer generators mean a faster start, in the initrd too; none of their features is used here.
+mkdir -p "$root/etc/systemd/system-generators"
+for generator in cryptsetup integritysetup veritysetup gpt-auto hibernate-resume bless-boot rc-local system-update ssh \
+    sysv tpm2 import run; do
+    ln -sf /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
+done

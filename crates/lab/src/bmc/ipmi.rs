@@ -107,7 +107,10 @@ fn machine(bmc: &Bmc, socket: &UdpSocket) -> Machine {
         password: credentials.password.clone(),
         privilege: Privilege::Administrator,
     };
-    let mut config = Config::new(vec![user], hardware.uuid.into_bytes());
+    // On the wire a GUID goes last byte first (20.8).
+    let mut guid = hardware.uuid.into_bytes();
+    guid.reverse();
+    let mut config = Config::new(vec![user], guid);
     config.asset = Asset {
         manufacturer: personality.manufacturer.into(),
         product: personality.model.into(),
@@ -115,7 +118,7 @@ fn machine(bmc: &Bmc, socket: &UdpSocket) -> Machine {
         ..Asset::default()
     };
     if let Ok(std::net::SocketAddr::V4(address)) = socket.local_addr() {
-        config.lan = Lan { address: *address.ip(), mac: bmc.mac, ..Lan::default() };
+        config.lan = Lan { address: *address.ip(), port: address.port(), mac: bmc.mac, ..Lan::default() };
     }
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = Secret::new(rand::rng().random::<[u8; 32]>());

@@ -66,7 +66,7 @@ impl Book {
     }
 
     /// A lease holds from now on, instead of what was at its address before.
-    pub fn leased(&self, lease: Lease) {
+    pub fn leased(&self, lease: &Lease) {
         let mut pages = self.pages();
         let before = pages.leases.insert(lease.address, lease.clone());
         if before
@@ -78,7 +78,7 @@ impl Book {
         if let Some(before) = before {
             pages.unname(&before);
         }
-        pages.name(&lease);
+        pages.name(lease);
     }
 
     /// A lease is over.

@@ -93,7 +93,7 @@ impl Shell {
         let now = SystemTime::now();
         let server = Server::restore(now, config.dhcp.clone(), leases).map_err(Error::Config)?;
         for lease in server.leases(now) {
-            book.leased(lease.clone());
+            book.leased(lease);
         }
         info!(link, server = %config.dhcp.server_id, leases = server.leases(now).count(), "the site's DHCP listens");
         Ok(Self {
@@ -239,7 +239,7 @@ impl Shell {
         match timeout(SEND_WITHIN, self.frames.send(frame)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                debug!(link = self.link, error = %chain(&error), "a frame was not sent")
+                debug!(link = self.link, error = %chain(&error), "a frame was not sent");
             }
             Err(_) => debug!(link = self.link, "a frame was not sent: the queue is full"),
         }
@@ -265,7 +265,7 @@ impl Shell {
         match report {
             Report::Leased(lease) => {
                 info!(link, mac = %lease.mac, address = %lease.address, name = lease.hostname, "leased");
-                self.book.leased(lease);
+                self.book.leased(&lease);
             }
             Report::Released(lease) => {
                 info!(link, mac = %lease.mac, address = %lease.address, "released");
@@ -280,12 +280,12 @@ impl Shell {
                 self.book.forget(address);
             }
             Report::Conflict { address, used_by } => {
-                warn!(link, %address, mac = %used_by, "an address of the pool is in use")
+                warn!(link, %address, mac = %used_by, "an address of the pool is in use");
             }
             Report::Refused { mac, address, why } => info!(link, %mac, %address, why, "refused"),
             Report::PoolExhausted { mac } => warn!(link, %mac, "no address is left"),
             Report::OtherServer { id } => {
-                warn!(link, server = %id, "another DHCP server is on this link")
+                warn!(link, server = %id, "another DHCP server is on this link");
             }
             Report::Malformed(error) => debug!(link, %error, "not a DHCP packet"),
         }

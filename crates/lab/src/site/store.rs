@@ -135,7 +135,7 @@ fn read(database: &Database) -> Result<Vec<Lease>, redb::Error> {
         match serde_json::from_slice(record.value()) {
             Ok(lease) => leases.push(lease),
             Err(error) => {
-                warn!(address = %std::net::Ipv4Addr::from(address.value()), %error, "a lease on disk cannot be read")
+                warn!(address = %std::net::Ipv4Addr::from(address.value()), %error, "a lease on disk cannot be read");
             }
         }
     }

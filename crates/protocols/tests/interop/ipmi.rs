@@ -1,4 +1,4 @@
-//! `ipmitool` against our BMC: a stranger's console, our managed system.
+//! `ipmitool` and FreeIPMI against our BMC: strangers' consoles, our managed system.
 
 #![expect(
     clippy::disallowed_methods,
@@ -216,16 +216,22 @@ impl Shell {
     }
 
     fn control(&self) -> Control {
-        self.wait_for("a chassis control", |action| match action {
-            Action::Chassis(control) => Some(*control),
-            _ => None,
+        self.wait_for("a chassis control", |action| {
+            if let Action::Chassis(control) = action {
+                Some(*control)
+            } else {
+                None
+            }
         })
     }
 
     fn boot_flags(&self) -> BootFlags {
-        self.wait_for("boot flags", |action| match action {
-            Action::SetBootFlags(flags) => Some(*flags),
-            _ => None,
+        self.wait_for("boot flags", |action| {
+            if let Action::SetBootFlags(flags) = action {
+                Some(*flags)
+            } else {
+                None
+            }
         })
     }
 }
@@ -526,6 +532,41 @@ fn a_user_may_look_but_not_switch() {
 }
 
 #[test]
+fn freeipmi_switches_and_reads_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = format!("--sdr-cache-directory={}", directory.path().display());
+    for suite in ["3", "17"] {
+        let bmc = bmc();
+        let host = format!("127.0.0.1:{}", bmc.port);
+        let ask = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program)
+                .args(["-h", &host, "-u", "admin", "-p", "s3cret", "-l", "ADMIN"])
+                .args(["-D", "LAN_2_0", "-I", suite])
+                .args(arguments)
+                .output()
+                .expect("FreeIPMI must be installed (Debian package freeipmi-tools)");
+            let text = text(&output);
+            assert!(output.status.success(), "{program} {arguments:?}: {text}");
+            text
+        };
+        assert_contains(&ask("ipmipower", &["--stat"]), &["127.0.0.1: off"]);
+        assert_contains(&ask("ipmipower", &["--on"]), &["127.0.0.1: ok"]);
+        assert_eq!(bmc.control(), Control::PowerOn);
+        assert_contains(&ask("ipmipower", &["--stat"]), &["127.0.0.1: on"]);
+        assert_contains(&ask("bmc-info", &[]), &["IPMI Version          : 2.0"]);
+        assert_contains(
+            &ask("ipmi-sensors", &[&cache]),
+            &["Inlet Temp", "22.00", "6000.00"],
+        );
+        assert_contains(&ask("ipmi-sel", &[&cache]), &["System ACPI Power State"]);
+        assert_contains(
+            &ask("ipmi-fru", &[&cache]),
+            &["FRU Product Serial Number: SN-0042"],
+        );
+    }
+}
+
+#[test]
 fn commands_that_do_not_exist_are_invalid() {
     assert_contains(
         &bmc().refused(17, &ADMIN, &["raw", "0x06", "0xee"]),
@@ -547,9 +588,12 @@ fn the_serial_console_shows_output_takes_input_and_is_left_by_its_user() {
         terminal.types("root\r");
         let mut typed = Vec::new();
         while typed != b"root\r" {
-            typed.extend(bmc.wait_for("typed characters", |action| match action {
-                Action::ConsoleInput(bytes) => Some(bytes.clone()),
-                _ => None,
+            typed.extend(bmc.wait_for("typed characters", |action| {
+                if let Action::ConsoleInput(bytes) = action {
+                    Some(bytes.clone())
+                } else {
+                    None
+                }
             }));
             assert!(b"root\r".starts_with(&typed), "{typed:?}");
         }
@@ -659,30 +703,4 @@ impl Drop for Terminal {
             let _ = reader.join();
         }
     }
-}
-
-#[test]
-fn zz_free() {
-    let bmc = bmc();
-    bmc.ask(&["chassis", "power", "on"]);
-    let run = |program: &str, args: &[&str]| {
-        let host = format!("127.0.0.1:{}", bmc.port);
-        let o = Command::new("timeout").arg("20").arg(program).args(["-h", &host, "-u", "admin", "-p", "s3cret", "-D", "LAN_2_0", "-I", "17", "-l", "ADMIN"]).args(args).output().unwrap();
-        println!("=== {program} {args:?} {:?}\n{}", o.status.code(), text(&o));
-    };
-    run("ipmipower", &["--stat"]);
-    run("ipmipower", &["--cycle"]);
-    run("bmc-info", &[]);
-    run("ipmi-chassis", &["--get-chassis-status"]);
-    run("ipmi-chassis", &["--get-system-restart-cause"]);
-    run("ipmi-chassis-config", &["--checkout"]);
-    run("ipmi-sel", &[]);
-    run("ipmi-sensors", &["--ignore-sdr-cache"]);
-    run("ipmi-sensors", &["-f"]);
-    run("ipmi-sensors", &[]);
-    run("ipmi-fru", &[]);
-    run("ipmi-config", &["--category=core", "--checkout"]);
-    let o = Command::new("rmcpping").args(["-c", "1", "127.0.0.1"]).output();
-    println!("{o:?}");
-    panic!("show");
 }

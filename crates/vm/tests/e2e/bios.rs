@@ -354,4 +354,22 @@ async fn qemu_accepts_every_device_at_once() {
         .unwrap();
     assert_eq!(answer["UUID"], uuid);
 }
-#[test] fn dump() { std::fs::write("/tmp/vmx/g.img", guest::image()).unwrap(); if let vm::Accel::Tcg{why} = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(accel::probe()) { println!("WHY {why}"); } }
+
+/// QEMU refused it: the kernel's loader and the first boot device both wanted the first place.
+#[tokio::test]
+async fn a_kernel_may_be_started_beside_a_boot_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let kernel = dir.path().join("vmlinuz");
+    std::fs::write(&kernel, vec![0; 1 << 16]).unwrap();
+    let kernel = vm::Kernel {
+        kernel,
+        initrd: None,
+        cmdline: "console=ttyS0".into(),
+    };
+    let spec = vm::Spec {
+        kernel: Some(kernel),
+        paused: true,
+        ..spec(dir.path())
+    };
+    Machine::start(spec).await.unwrap();
+}

@@ -269,7 +269,6 @@ fn read(bmc: &Bmc, resource: Resource, parts: &Parts) -> Result<Answer, Problem>
         }
     }
     if status == StatusCode::ACCEPTED {
-        answer.headers.push(("retry-after", tasks::RETRY_AFTER.into()));
         answer.headers.push(("location", resource.path(bmc.personality)));
     }
     if expands(bmc, parts.uri.query().unwrap_or_default())? {

@@ -58,6 +58,8 @@ impl Tasks {
 }
 
 /// Answers 202 and does the work afterwards.
+///
+/// There is no Retry-After: sushy 5.14 fails on one that is a number, and looks again after a second without one.
 pub fn start<F>(bmc: &Arc<Bmc>, name: &'static str, work: F) -> Result<Answer, Problem>
 where
     F: Future<Output = Result<(), Problem>> + Send + 'static,
@@ -80,12 +82,8 @@ where
         body["@odata.id"] = Resource::Task(id).path(bmc.personality).into();
     }
     answer.headers.push(("location", Resource::TaskMonitor(id).path(bmc.personality)));
-    answer.headers.push(("retry-after", RETRY_AFTER.into()));
     Ok(answer)
 }
-
-/// Seconds between looks at a task.
-pub const RETRY_AFTER: &str = "1";
 
 pub fn render_service(bmc: &Bmc) -> Value {
     json!({

@@ -20,9 +20,9 @@ use crate::dhcp::request::Request;
 
 /// What an address is bound to, and until when.
 #[derive(Debug, Clone)]
-pub(super) struct Binding {
-    pub until: SystemTime,
-    pub state: State,
+struct Binding {
+    until: SystemTime,
+    state: State,
 }
 
 #[derive(Debug, Clone)]
@@ -99,18 +99,18 @@ impl Addresses {
         }
     }
 
-    pub fn get(&self, address: Ipv4Addr) -> Option<&Binding> {
-        self.bindings.get(&address)
+    pub fn state(&self, address: Ipv4Addr) -> Option<&State> {
+        self.bindings.get(&address).map(|binding| &binding.state)
     }
 
-    pub fn get_mut(&mut self, address: Ipv4Addr) -> Option<&mut State> {
+    pub fn state_mut(&mut self, address: Ipv4Addr) -> Option<&mut State> {
         self.bindings
             .get_mut(&address)
             .map(|binding| &mut binding.state)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Ipv4Addr, &Binding)> {
-        self.bindings.iter()
+    pub fn states(&self) -> impl Iterator<Item = &State> {
+        self.bindings.values().map(|binding| &binding.state)
     }
 
     pub fn len(&self) -> usize {

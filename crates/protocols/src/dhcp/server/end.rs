@@ -59,9 +59,9 @@ impl Server {
     }
 
     /// Whether the address is offered or leased to the sender.
-    pub(super) fn holds(&self, request: &Request, address: Ipv4Addr) -> bool {
+    fn holds(&self, request: &Request, address: Ipv4Addr) -> bool {
         let client = self.identify(request);
-        match self.addresses.get(address).map(|binding| &binding.state) {
+        match self.addresses.state(address) {
             Some(state @ (State::Offered { .. } | State::Leased { .. })) => {
                 state.client() == Some(&client)
             }
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// Ends a lease or offer before its time; the client is remembered.
-    pub(super) fn end(
+    fn end(
         &mut self,
         now: SystemTime,
         address: Ipv4Addr,

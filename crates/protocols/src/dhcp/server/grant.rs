@@ -29,7 +29,7 @@ impl Server {
     }
 
     /// The client takes another server's offer: ours is free again.
-    pub(super) fn chose_other(
+    fn chose_other(
         &mut self,
         now: SystemTime,
         client: &Client,
@@ -40,7 +40,7 @@ impl Server {
         self.other_server(now, id, actions);
     }
 
-    pub(super) fn selecting(
+    fn selecting(
         &mut self,
         now: SystemTime,
         client: Client,
@@ -48,18 +48,20 @@ impl Server {
         request: Request,
         actions: &mut Vec<Action>,
     ) {
-        match self.addresses.get(address).map(|binding| &binding.state) {
-            // Not offered yet: the offer comes when the probe is over.
-            Some(State::Probing { client: of, .. }) if *of == client => {}
-            // What we offered; or what we offered before we were restarted, if it is still nobody's.
-            _ if self.may_give(&client, address, &request) => {
-                self.commit(now, client, address, request, actions);
-            }
-            _ => self.refuse(&request, address, "this address is not yours", actions),
+        // Not offered yet: the offer comes when the probe is over.
+        if let Some(State::Probing { client: of, .. }) = self.addresses.state(address)
+            && *of == client
+        {
+            return;
         }
+        // What we offered; or what we offered before we were restarted, if it is still nobody's.
+        if self.may_give(&client, address, &request) {
+            return self.commit(now, client, address, request, actions);
+        }
+        self.refuse(&request, address, "this address is not yours", actions);
     }
 
-    pub(super) fn rebooting(
+    fn rebooting(
         &mut self,
         now: SystemTime,
         client: Client,
@@ -85,7 +87,7 @@ impl Server {
         }
     }
 
-    pub(super) fn renewing(
+    fn renewing(
         &mut self,
         now: SystemTime,
         client: Client,
@@ -104,7 +106,7 @@ impl Server {
     }
 
     /// Whether a client that asks for this very address can have it.
-    pub(super) fn may_give(&self, client: &Client, address: Ipv4Addr, request: &Request) -> bool {
+    fn may_give(&self, client: &Client, address: Ipv4Addr, request: &Request) -> bool {
         let fixed = self
             .config
             .known
@@ -114,7 +116,7 @@ impl Server {
         ours && self.may_take(client, address)
     }
 
-    pub(super) fn refuse(
+    fn refuse(
         &self,
         request: &Request,
         address: Ipv4Addr,
@@ -130,7 +132,7 @@ impl Server {
     }
 
     /// The lease goes to disk; its acknowledgement waits for that.
-    pub(super) fn commit(
+    fn commit(
         &mut self,
         now: SystemTime,
         client: Client,
@@ -138,7 +140,7 @@ impl Server {
         request: Request,
         actions: &mut Vec<Action>,
     ) {
-        let before = match self.addresses.get_mut(address) {
+        let before = match self.addresses.state_mut(address) {
             Some(State::Leased {
                 writing: Some(writing),
                 ..
@@ -199,7 +201,7 @@ impl Server {
         let Some(address) = self.writing.remove(&token) else {
             return;
         };
-        let Some(State::Leased { lease, writing }) = self.addresses.get_mut(address) else {
+        let Some(State::Leased { lease, writing }) = self.addresses.state_mut(address) else {
             return;
         };
         let Some(writing) = writing.take() else {

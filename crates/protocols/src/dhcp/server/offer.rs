@@ -28,7 +28,7 @@ impl Server {
             return;
         };
         self.drop_other_offer(&client, address);
-        match self.addresses.get_mut(address) {
+        match self.addresses.state_mut(address) {
             // A retransmission: the offer goes to the latest.
             Some(State::Probing {
                 client: of,
@@ -54,7 +54,7 @@ impl Server {
     }
 
     /// Its fixed address, else the one it had, else the one it wishes for, else any.
-    pub(super) fn choose(&self, client: &Client, request: &Request) -> Option<Ipv4Addr> {
+    fn choose(&self, client: &Client, request: &Request) -> Option<Ipv4Addr> {
         let fixed = self
             .config
             .known
@@ -75,7 +75,7 @@ impl Server {
 
     /// Whether the address could be leased to the client now.
     pub(super) fn may_take(&self, client: &Client, address: Ipv4Addr) -> bool {
-        match self.addresses.get(address).map(|binding| &binding.state) {
+        match self.addresses.state(address) {
             None | Some(State::Past { .. }) => true,
             Some(State::Quarantined) => false,
             Some(
@@ -89,13 +89,13 @@ impl Server {
         let Some(other) = self.addresses.of(client).filter(|other| *other != address) else {
             return;
         };
-        match self.addresses.get(other).map(|binding| &binding.state) {
+        match self.addresses.state(other) {
             Some(State::Probing { .. } | State::Offered { .. }) => self.addresses.free(other),
             Some(State::Leased { .. } | State::Past { .. } | State::Quarantined) | None => {}
         }
     }
 
-    pub(super) fn probe(
+    fn probe(
         &mut self,
         now: SystemTime,
         address: Ipv4Addr,
@@ -167,7 +167,7 @@ impl Server {
         self.send_offer(address, request, actions);
     }
 
-    pub(super) fn send_offer(
+    fn send_offer(
         &self,
         address: Ipv4Addr,
         request: &Request,

@@ -12,7 +12,7 @@ use crate::ipmi::wire::PORT;
 pub struct Config {
     /// User ids count from 2; id 1 is the nameless user, which has no access.
     pub users: Vec<User>,
-    /// As it goes over the wire.
+    /// As it goes over the wire: a UUID's bytes from last to first (20.8).
     pub guid: [u8; 16],
     pub device: Device,
     pub asset: Asset,

@@ -106,12 +106,12 @@ impl Pair {
             .bmc
             .handle(self.now, bmc::Event::Datagram { from, bytes })
         {
-            match action {
-                bmc::Action::Send { bytes, .. } if self.losses.pop_front() != Some(true) => {
+            if let bmc::Action::Send { bytes, .. } = action {
+                if self.losses.pop_front() != Some(true) {
                     replies.push(bytes);
                 }
-                bmc::Action::Chassis(control) => self.ordered.push(control),
-                _ => {}
+            } else if let bmc::Action::Chassis(control) = action {
+                self.ordered.push(control);
             }
         }
         replies
