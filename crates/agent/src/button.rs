@@ -17,7 +17,9 @@ pub fn watch(root: &Path) -> mpsc::Receiver<()> {
     for device in devices(root) {
         let sender = sender.clone();
         let watch = move || {
-            let Ok(mut file) = File::open(&device) else { return };
+            let Ok(mut file) = File::open(&device) else {
+                return;
+            };
             let mut event = [0; EVENT];
             while file.read_exact(&mut event).is_ok() {
                 if is_press(&event) && sender.blocking_send(()).is_err() {
@@ -26,7 +28,9 @@ pub fn watch(root: &Path) -> mpsc::Receiver<()> {
             }
         };
         // Without the thread the button does nothing; the server still works.
-        let _ = std::thread::Builder::new().name("power-button".into()).spawn(watch);
+        let _ = std::thread::Builder::new()
+            .name("power-button".into())
+            .spawn(watch);
     }
     receiver
 }
@@ -82,8 +86,16 @@ mod tests {
     #[test]
     fn buttons_are_found_by_their_name() {
         let root = tempfile::tempdir().unwrap();
-        for (event, name) in [("event0", "AT keyboard\n"), ("event3", "Power Button\n"), ("mouse0", "Power Button\n")] {
-            let dir = root.path().join("sys/class/input").join(event).join("device");
+        for (event, name) in [
+            ("event0", "AT keyboard\n"),
+            ("event3", "Power Button\n"),
+            ("mouse0", "Power Button\n"),
+        ] {
+            let dir = root
+                .path()
+                .join("sys/class/input")
+                .join(event)
+                .join("device");
             fs::create_dir_all(&dir).unwrap();
             fs::write(dir.join("name"), name).unwrap();
         }

@@ -16,7 +16,7 @@ use crate::console::{chain, say};
 const QUIET: Duration = Duration::from_millis(200);
 /// RAID, SAS and Fibre Channel controllers find their disks long after their driver has come up.
 const SLOW_CONTROLLER: Duration = Duration::from_secs(20);
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Loads what the machine needs and waits until its devices are there. Never fails: a server with half its
 /// drivers can still say what is wrong with it.
@@ -24,7 +24,10 @@ pub async fn run(sys: &Path) {
     let modules = match Modules::of_running_kernel() {
         Ok(modules) => modules,
         Err(error) => {
-            say(&format!("no modules, built-in drivers only: {}", chain(&error)));
+            say(&format!(
+                "no modules, built-in drivers only: {}",
+                chain(&error)
+            ));
             return;
         }
     };
@@ -55,7 +58,10 @@ pub async fn run(sys: &Path) {
         match next(&known, started.elapsed(), changed_at.elapsed()) {
             Next::Settled => break,
             Next::GiveUp(why) => {
-                say(&format!("devices did not settle in {} s: {why}", LIMIT.as_secs()));
+                say(&format!(
+                    "devices did not settle in {} s: {why}",
+                    LIMIT.as_secs()
+                ));
                 break;
             }
             Next::Wait(why) => {
@@ -122,7 +128,9 @@ impl Seen {
 fn names(dir: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| !name.starts_with("loop") && !name.starts_with("sr")).collect()
+    names
+        .filter(|name| !name.starts_with("loop") && !name.starts_with("sr"))
+        .collect()
 }
 
 /// Depth is bounded for safety only; devices nest about ten deep behind USB hubs.
@@ -151,7 +159,9 @@ fn slow_controller(sys: &Path) -> Option<String> {
         .flatten()
         .filter(|entry| {
             let class = fs::read_to_string(entry.path().join("class")).unwrap_or_default();
-            let slow = ["0x0104", "0x0107", "0x0c04"].iter().any(|c| class.starts_with(c));
+            let slow = ["0x0104", "0x0107", "0x0c04"]
+                .iter()
+                .any(|c| class.starts_with(c));
             slow && entry.path().join("driver").exists()
         })
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -176,20 +186,39 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("pci0000:00/0000:00:03.0/modalias", "pci:v00001AF4d00001000\n");
-        write("pci0000:00/0000:00:03.0/virtio0/modalias", "virtio:d00000001v00001AF4\n");
+        write(
+            "pci0000:00/0000:00:03.0/modalias",
+            "pci:v00001AF4d00001000\n",
+        );
+        write(
+            "pci0000:00/0000:00:03.0/virtio0/modalias",
+            "virtio:d00000001v00001AF4\n",
+        );
         write("platform/empty/modalias", "\n");
-        std::os::unix::fs::symlink(sys.path().join("devices"), sys.path().join("devices/platform/loop")).unwrap();
+        std::os::unix::fs::symlink(
+            sys.path().join("devices"),
+            sys.path().join("devices/platform/loop"),
+        )
+        .unwrap();
         let found: Vec<_> = Seen::look(sys.path()).modaliases.into_iter().collect();
-        assert_eq!(found, ["pci:v00001AF4d00001000", "virtio:d00000001v00001AF4"]);
+        assert_eq!(
+            found,
+            ["pci:v00001AF4d00001000", "virtio:d00000001v00001AF4"]
+        );
     }
 
     #[test]
     fn nothing_new_for_a_while_means_settled() {
         let long = Duration::from_secs(1);
-        assert_eq!(next(&seen(), long, Duration::from_millis(10)), Next::Wait("devices to settle".into()));
+        assert_eq!(
+            next(&seen(), long, Duration::from_millis(10)),
+            Next::Wait("devices to settle".into())
+        );
         assert_eq!(next(&seen(), long, QUIET), Next::Settled);
-        assert!(matches!(next(&seen(), LIMIT, Duration::ZERO), Next::GiveUp(_)));
+        assert!(matches!(
+            next(&seen(), LIMIT, Duration::ZERO),
+            Next::GiveUp(_)
+        ));
     }
 
     #[test]

@@ -19,11 +19,15 @@ const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// Never returns while the machine is on: the kernel panics when process 1 ends.
 pub fn run() -> ExitCode {
-    std::panic::set_hook(Box::new(|panic| give_up(&format!("this is a bug: {panic}"))));
+    std::panic::set_hook(Box::new(|panic| {
+        give_up(&format!("this is a bug: {panic}"));
+    }));
     if let Err(error) = linux::mount::system() {
         give_up(&chain(&error));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     match runtime {
         Ok(runtime) => match runtime.block_on(live()) {
             Ok(Last::PowerOff) => end(linux::power::power_off),
@@ -70,12 +74,24 @@ async fn live() -> Result<Last, Error> {
 
 fn report(inventory: &model::inventory::Inventory) {
     for disk in &inventory.disks {
-        say(&format!("disk {} {} {} GB", disk.name, disk.model, disk.size / 1_000_000_000));
+        say(&format!(
+            "disk {} {} {} GB",
+            disk.name,
+            disk.model,
+            disk.size / 1_000_000_000
+        ));
     }
     for nic in &inventory.interfaces {
-        let carrier = if nic.has_carrier { "carrier" } else { "no carrier" };
+        let carrier = if nic.has_carrier {
+            "carrier"
+        } else {
+            "no carrier"
+        };
         let address = nic.ipv4_address.as_deref().unwrap_or("no address");
-        say(&format!("nic {} {} {carrier}, {address}", nic.name, nic.mac_address));
+        say(&format!(
+            "nic {} {} {carrier}, {address}",
+            nic.name, nic.mac_address
+        ));
     }
     // Kernel messages on the same console would break the line in two.
     let printk = Path::new("/proc/sys/kernel/printk");

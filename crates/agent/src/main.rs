@@ -27,14 +27,19 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            console::line("usage: plinth-agent --inventory | --version\n\nAs process 1 it runs the ramdisk.");
+            console::line(
+                "usage: plinth-agent --inventory | --version\n\nAs process 1 it runs the ramdisk.",
+            );
             ExitCode::from(2)
         }
     }
 }
 
 fn print_inventory() -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             console::line(&format!("plinth-agent: cannot start: {error}"));
@@ -43,6 +48,8 @@ fn print_inventory() -> ExitCode {
     };
     let addresses = runtime.block_on(network::addresses());
     let inventory = inventory::collect(Path::new("/"), &addresses);
-    console::line(&serde_json::to_string_pretty(&inventory).expect("an inventory has only string keys"));
+    console::line(
+        &serde_json::to_string_pretty(&inventory).expect("an inventory has only string keys"),
+    );
     ExitCode::SUCCESS
 }

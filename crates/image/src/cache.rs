@@ -13,7 +13,11 @@ use crate::{Error, manifest};
 
 /// `$XDG_CACHE_HOME/plinth`, or `~/.cache/plinth`.
 pub fn cache_dir() -> Result<PathBuf, Error> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
     Ok(base.ok_or(Error::NoCacheDir)?.join("plinth"))
 }
@@ -64,7 +68,9 @@ impl Entry<'_> {
         }
         self.check_space()?;
         self.remove_leftovers();
-        let work = self.cache.join(format!("{}{}", self.work_prefix(), std::process::id()));
+        let work = self
+            .cache
+            .join(format!("{}{}", self.work_prefix(), std::process::id()));
         fs::create_dir(&work).map_err(Error::file("creating", &work))?;
         match make(&work, reporter) {
             Ok(()) => self.publish(&work, &place),
@@ -107,7 +113,11 @@ impl Entry<'_> {
     /// A builder that was killed leaves its folder; we hold the lock, so nobody works in it.
     fn remove_leftovers(&self) {
         for entry in fs::read_dir(self.cache).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&self.work_prefix()) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(&self.work_prefix())
+            {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -157,15 +167,21 @@ mod tests {
     }
 
     fn visible(cache: &Path) -> Vec<String> {
-        let names = fs::read_dir(cache).unwrap().flatten().map(|e| e.file_name().into_string().unwrap());
-        names.filter(|name| !name.ends_with(".lock")).collect()
+        let names = fs::read_dir(cache)
+            .unwrap()
+            .flatten()
+            .map(|e| e.file_name().into_string().unwrap());
+        names.filter(|name| *name != ".test.lock").collect()
     }
 
     #[test]
     fn second_time_nothing_is_built() {
         let cache = tempfile::tempdir().unwrap();
         let entry = entry(cache.path());
-        let place = get(&entry, |dir| fs::write(dir.join("x"), "1").map_err(Error::file("writing", dir))).unwrap();
+        let place = get(&entry, |dir| {
+            fs::write(dir.join("x"), "1").map_err(Error::file("writing", dir))
+        })
+        .unwrap();
         assert_eq!(fs::read_to_string(place.join("x")).unwrap(), "1");
         assert_eq!(get(&entry, |_| panic!("built again")).unwrap(), place);
     }
@@ -175,7 +191,9 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let mut entry = entry(cache.path());
         for text in ["old", "new"] {
-            let place = get(&entry, |dir| fs::write(dir.join("x"), text).map_err(Error::file("writing", dir)));
+            let place = get(&entry, |dir| {
+                fs::write(dir.join("x"), text).map_err(Error::file("writing", dir))
+            });
             assert_eq!(fs::read_to_string(place.unwrap().join("x")).unwrap(), text);
             entry.refresh = true;
         }
@@ -207,7 +225,10 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let mut entry = entry(cache.path());
         entry.needed_mib = u64::MAX;
-        assert!(matches!(get(&entry, |_| panic!("built")), Err(Error::NoSpace { .. })));
+        assert!(matches!(
+            get(&entry, |_| panic!("built")),
+            Err(Error::NoSpace { .. })
+        ));
     }
 
     #[test]

@@ -10,11 +10,21 @@ pub enum Error {
     #[error("building images needs root (owners and device files in the image); run it with sudo")]
     NotRoot,
     #[error("{program} is not installed; install the Debian package {package}")]
-    MissingTool { program: String, package: &'static str },
+    MissingTool {
+        program: String,
+        package: &'static str,
+    },
     #[error("{} is missing; install the Debian package {package}", path.display())]
-    MissingFile { path: PathBuf, package: &'static str },
+    MissingFile {
+        path: PathBuf,
+        package: &'static str,
+    },
     #[error("{}: {free_mib} MiB free, {needed_mib} MiB needed to build", path.display())]
-    NoSpace { path: PathBuf, free_mib: u64, needed_mib: u64 },
+    NoSpace {
+        path: PathBuf,
+        free_mib: u64,
+        needed_mib: u64,
+    },
     #[error("no cache folder: neither XDG_CACHE_HOME nor HOME is set")]
     NoCacheDir,
     #[error("apt has no Debian archive configured for {suite}; give one with --mirror")]
@@ -49,7 +59,10 @@ pub enum Error {
     #[error("reading the module index")]
     Modules(#[from] linux::kmod::Error),
     #[error("reading the manifest {}", path.display())]
-    Manifest { path: PathBuf, source: serde_json::Error },
+    Manifest {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
     #[error("making the boot CD")]
     BootIso(#[from] media::BootIsoError),
     #[error("making the EFI system partition")]
@@ -62,8 +75,15 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: what was being done to which file.
-    pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn file(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { doing, path, source }
+        move |source| Self::File {
+            doing,
+            path,
+            source,
+        }
     }
 }

@@ -53,12 +53,25 @@ pub fn part(target: Target, name: &str) -> Result<PathBuf, Error> {
 }
 
 /// Makes `out` from a script and modules, and returns its bytes.
-pub fn core(target: Target, modules: &[&str], script: &str, out: &Path, log: &Path) -> Result<Vec<u8>, Error> {
+pub fn core(
+    target: Target,
+    modules: &[&str],
+    script: &str,
+    out: &Path,
+    log: &Path,
+) -> Result<Vec<u8>, Error> {
     part(target, "kernel.img")?;
     let config = out.with_extension("cfg");
     fs::write(&config, script).map_err(Error::file("writing", &config))?;
     tool::GRUB_MKIMAGE.run("making a boot loader", log, |command| {
-        command.args(["-O", target.format(), "-p", "/boot/grub", "-d", target.modules().0]);
+        command.args([
+            "-O",
+            target.format(),
+            "-p",
+            "/boot/grub",
+            "-d",
+            target.modules().0,
+        ]);
         command.arg("-c").arg(&config).arg("-o").arg(out);
         command.args(target.drivers()).args(modules);
     })?;

@@ -8,6 +8,7 @@
 //!
 //! Calls block: they run programs for minutes. From async code use a blocking thread.
 
+pub mod agent;
 mod cache;
 mod error;
 mod grub;

@@ -29,15 +29,25 @@ pub struct Item {
 const NAME: &str = "manifest.json";
 
 impl Manifest {
-    pub(crate) fn write(dir: &Path, kind: &str, kernel_version: &str, files: &[&str], packages: Vec<String>) -> Result<(), Error> {
-        let files = files.iter().map(|name| Item::of(dir, name)).collect::<Result<_, _>>()?;
+    pub(crate) fn write(
+        dir: &Path,
+        kind: &str,
+        kernel_version: &str,
+        files: &[&str],
+        packages: Vec<String>,
+    ) -> Result<(), Error> {
+        let files = files
+            .iter()
+            .map(|name| Item::of(dir, name))
+            .collect::<Result<_, _>>()?;
         let manifest = Self {
             kind: kind.to_owned(),
             kernel_version: kernel_version.to_owned(),
             files,
             packages,
         };
-        let text = serde_json::to_string_pretty(&manifest).expect("a manifest has only string keys");
+        let text =
+            serde_json::to_string_pretty(&manifest).expect("a manifest has only string keys");
         let path = dir.join(NAME);
         fs::write(&path, text).map_err(Error::file("writing", &path))
     }
@@ -82,5 +92,9 @@ pub fn hash(path: &Path) -> Result<(u64, String), Error> {
 }
 
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }

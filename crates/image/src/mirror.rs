@@ -11,7 +11,12 @@ pub fn resolve(given: Option<&str>, suite: &str) -> Result<String, Error> {
     }
     let program = tool::APT_GET.find()?;
     let output = Command::new(&program)
-        .args(["indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages"])
+        .args([
+            "indextargets",
+            "--format",
+            "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
+            "Created-By: Packages",
+        ])
         .stdin(Stdio::null())
         .output()
         .map_err(|source| Error::Run {
@@ -19,7 +24,9 @@ pub fn resolve(given: Option<&str>, suite: &str) -> Result<String, Error> {
             source,
         })?;
     let found = choose(&String::from_utf8_lossy(&output.stdout));
-    found.ok_or_else(|| Error::NoMirror { suite: suite.to_owned() })
+    found.ok_or_else(|| Error::NoMirror {
+        suite: suite.to_owned(),
+    })
 }
 
 /// Lines of origin, label and address.
@@ -41,7 +48,10 @@ mod tests {
         let targets = "Node|Node|https://one.example/\n\
                        Debian|Debian-Security|http://two.example/debian-security/\n\
                        Debian|Debian|http://three.example/debian/\n";
-        assert_eq!(choose(targets).as_deref(), Some("http://three.example/debian/"));
+        assert_eq!(
+            choose(targets).as_deref(),
+            Some("http://three.example/debian/")
+        );
         assert_eq!(choose("nonsense\n"), None);
     }
 }

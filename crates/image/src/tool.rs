@@ -25,6 +25,7 @@ const fn tool(program: &'static str, package: &'static str, seconds: u64) -> Too
     }
 }
 
+pub const CARGO: Tool = tool("cargo", "cargo", 1200);
 pub const APT_GET: Tool = tool("apt-get", "apt", 30);
 pub const MMDEBSTRAP: Tool = tool("mmdebstrap", "mmdebstrap", 1800);
 pub const DEPMOD: Tool = tool("depmod", "kmod", 120);
@@ -41,23 +42,36 @@ impl Tool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let dirs = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
         let mut places = dirs.map(|dir| dir.join(self.program));
-        places.find(|place| place.is_file()).ok_or_else(|| Error::MissingTool {
-            program: self.program.to_owned(),
-            package: self.package,
-        })
+        places
+            .find(|place| place.is_file())
+            .ok_or_else(|| Error::MissingTool {
+                program: self.program.to_owned(),
+                package: self.package,
+            })
     }
 
     /// Runs to the end with both outputs going to `log`.
-    pub fn run(&self, step: &str, log: &Path, prepare: impl FnOnce(&mut Command)) -> Result<(), Error> {
+    pub fn run(
+        &self,
+        step: &str,
+        log: &Path,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<(), Error> {
         let mut out = OpenOptions::new()
             .create(true)
             .append(true)
             .open(log)
             .map_err(Error::file("opening", log))?;
-        let start = out.seek(SeekFrom::End(0)).map_err(Error::file("reading", log))?;
+        let start = out
+            .seek(SeekFrom::End(0))
+            .map_err(Error::file("reading", log))?;
         let clone = || out.try_clone().map_err(Error::file("opening", log));
         let mut command = Command::new(self.find()?);
-        command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(clone()?).stderr(clone()?);
+        command
+            .env("LC_ALL", "C.UTF-8")
+            .stdin(Stdio::null())
+            .stdout(clone()?)
+            .stderr(clone()?);
         prepare(&mut command);
         let _ = writeln!(out, "--- {step}: {command:?}");
         linux::process::die_with_parent(&mut command);
@@ -147,8 +161,13 @@ mod tests {
 
     #[test]
     fn failure_shows_the_last_words() {
-        let error = run(&shell(10), "echo first; echo the reason >&2; exit 3").unwrap_err().to_string();
-        assert!(error.contains("exit status: 3") && error.contains("the reason"), "{error}");
+        let error = run(&shell(10), "echo first; echo the reason >&2; exit 3")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("exit status: 3") && error.contains("the reason"),
+            "{error}"
+        );
     }
 
     #[test]

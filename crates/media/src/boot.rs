@@ -29,7 +29,9 @@ pub struct BootIso<T> {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BootIsoError {
-    #[error("kernel argument {0:?} holds a quote, a backslash or a control character, which the boot loader would change")]
+    #[error(
+        "kernel argument {0:?} holds a quote, a backslash or a control character, which the boot loader would change"
+    )]
     Argument(String),
     #[error("no boot loader given, neither for UEFI nor for BIOS")]
     NoLoader,
@@ -96,13 +98,17 @@ fi
 ";
 
 fn menu(cmdline: &str) -> Result<String, BootIsoError> {
-    let mut linux = String::from("linux /vmlinuz");
+    let mut words = vec!["linux /vmlinuz".to_owned()];
     for argument in cmdline.split_ascii_whitespace() {
-        if argument.chars().any(|c| c.is_control() || matches!(c, '\'' | '"' | '\\')) {
+        if argument
+            .chars()
+            .any(|c| c.is_control() || matches!(c, '\'' | '"' | '\\'))
+        {
             return Err(BootIsoError::Argument(argument.to_owned()));
         }
-        linux.push_str(&format!(" '{argument}'"));
+        words.push(format!("'{argument}'"));
     }
+    let linux = words.join(" ");
     Ok(format!("{SERIAL}{linux}\ninitrd /initrd\nboot\n"))
 }
 

@@ -69,7 +69,8 @@ impl Archive {
                 data: Vec::new(),
             });
         }
-        self.entries.insert(path.to_owned(), Entry { mode, device, data });
+        self.entries
+            .insert(path.to_owned(), Entry { mode, device, data });
     }
 
     pub fn write_to<W: Write>(&self, writer: &mut W) -> io::Result<()> {
@@ -89,12 +90,18 @@ impl Archive {
 fn write_entry<W: Write>(writer: &mut W, inode: u32, path: &str, entry: &Entry) -> io::Result<()> {
     let len = u32::try_from(entry.data.len())
         .map_err(|_| io::Error::other(format!("{path} is too large for a cpio archive (4 GiB)")))?;
-    let links = if entry.mode & 0o170_000 == DIRECTORY { 2 } else { 1 };
+    let links = if entry.mode & 0o170_000 == DIRECTORY {
+        2
+    } else {
+        1
+    };
     let (major, minor) = entry.device;
     write!(writer, "070701")?;
     // inode mode uid gid nlink mtime filesize devmajor devminor rdevmajor rdevminor namesize check
     let name_len = path.len() as u32 + 1;
-    let fields = [inode, entry.mode, 0, 0, links, 0, len, 0, 0, major, minor, name_len, 0];
+    let fields = [
+        inode, entry.mode, 0, 0, links, 0, len, 0, 0, major, minor, name_len, 0,
+    ];
     for field in fields {
         write!(writer, "{field:08x}")?;
     }

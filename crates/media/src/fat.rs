@@ -37,7 +37,9 @@ pub enum Error {
     Label(String),
     #[error("{path}: the name {name:?} is not allowed on FAT")]
     Name { path: String, name: String },
-    #[error("{path}: is in the image twice (FAT does not tell upper from lower case), or is both a file and a directory")]
+    #[error(
+        "{path}: is in the image twice (FAT does not tell upper from lower case), or is both a file and a directory"
+    )]
     Twice { path: String },
     #[error("the root directory holds at most {} entries", ROOT_ENTRIES)]
     RootFull,
@@ -67,7 +69,9 @@ impl Image {
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         let label = name::label(&self.label).ok_or_else(|| Error::Label(self.label.clone()))?;
         let tree = self.tree()?;
-        let geometry = Geometry::choose(self.size, |cluster_bytes| self.clusters(&tree, cluster_bytes))?;
+        let geometry = Geometry::choose(self.size, |cluster_bytes| {
+            self.clusters(&tree, cluster_bytes)
+        })?;
         let mut writer = Writer {
             image: self,
             cluster_bytes: geometry.sectors_per_cluster * SECTOR,
@@ -103,14 +107,23 @@ impl Image {
             let parts: Vec<&str> = path.split('/').collect();
             if let Some(bad) = parts.iter().find(|part| !name::allowed(part)) {
                 let name = (*bad).to_owned();
-                return Err(Error::Name { path: path.clone(), name });
+                return Err(Error::Name {
+                    path: path.clone(),
+                    name,
+                });
             }
             let (last, dirs) = parts.split_last().expect("split gives at least one part");
             let mut here = &mut root;
             for dir in dirs {
-                let same = here.keys().find(|key| key.eq_ignore_ascii_case(dir)).cloned();
+                let same = here
+                    .keys()
+                    .find(|key| key.eq_ignore_ascii_case(dir))
+                    .cloned();
                 let key = same.unwrap_or_else(|| (*dir).to_owned());
-                here = match here.entry(key).or_insert_with(|| Node::Dir(BTreeMap::new())) {
+                here = match here
+                    .entry(key)
+                    .or_insert_with(|| Node::Dir(BTreeMap::new()))
+                {
                     Node::Dir(below) => below,
                     Node::File(_) => return Err(twice()),
                 };
@@ -128,7 +141,10 @@ impl Image {
         let each = dir.values().map(|node| match node {
             Node::File(index) => self.files[*index].data.len().div_ceil(cluster_bytes),
             Node::Dir(below) => {
-                let entries: usize = 2 + below.keys().map(|name| name::entries_at_most(name)).sum::<usize>();
+                let entries: usize = 2 + below
+                    .keys()
+                    .map(|name| name::entries_at_most(name))
+                    .sum::<usize>();
                 (entries * 32).div_ceil(cluster_bytes) + self.clusters(below, cluster_bytes)
             }
         });
@@ -148,7 +164,8 @@ impl Geometry {
         let mut bytes = 0;
         for sectors_per_cluster in [4, 8, 16, 32, 64] {
             let needed = clusters_needed(sectors_per_cluster * SECTOR);
-            let smallest = 1 + ROOT_SECTORS + 2 * fat_sectors(needed) + needed.max(1) * sectors_per_cluster;
+            let smallest =
+                1 + ROOT_SECTORS + 2 * fat_sectors(needed) + needed.max(1) * sectors_per_cluster;
             // A whole number of 2 KiB blocks lies well on a CD.
             let smallest = smallest.next_multiple_of(4) + 4;
             bytes = size.unwrap_or(0).max((smallest * SECTOR) as u64);
@@ -199,7 +216,11 @@ impl Geometry {
         out.extend([0x80, 0, 0x29]);
         out.extend(volume_id.to_le_bytes());
         out.extend(label);
-        out.extend(if self.is_fat16() { b"FAT16   " } else { b"FAT12   " });
+        out.extend(if self.is_fat16() {
+            b"FAT16   "
+        } else {
+            b"FAT12   "
+        });
         out.resize(510, 0);
         out.extend([0x55, 0xAA]);
         out
@@ -255,9 +276,13 @@ impl Writer<'_> {
                     out.extend(self.entry(&short, ARCHIVE, first, data.len() as u32));
                 }
                 Node::Dir(below) => {
-                    let entries: usize = 2 + below.keys().map(|name| name::entries_at_most(name)).sum::<usize>();
+                    let entries: usize = 2 + below
+                        .keys()
+                        .map(|name| name::entries_at_most(name))
+                        .sum::<usize>();
                     let first = self.allocate(entries * 32);
-                    let content = self.directory(below, Some((first, own.map_or(0, |(own, _)| own))));
+                    let content =
+                        self.directory(below, Some((first, own.map_or(0, |(own, _)| own))));
                     self.fill(first, &content);
                     out.extend(self.entry(&short, DIRECTORY, first, 0));
                 }
@@ -277,7 +302,8 @@ impl Writer<'_> {
             self.fat.push(first + next as u16);
         }
         self.fat.push(0xFFFF);
-        self.clusters.resize((self.fat.len() - 2) * self.cluster_bytes, 0);
+        self.clusters
+            .resize((self.fat.len() - 2) * self.cluster_bytes, 0);
         first
     }
 
@@ -313,7 +339,10 @@ mod tests {
     use super::*;
 
     fn image(paths: &[&str]) -> Image {
-        let file = |path: &&str| File { path: (*path).into(), data: b"data".to_vec() };
+        let file = |path: &&str| File {
+            path: (*path).into(),
+            data: b"data".to_vec(),
+        };
         Image {
             label: "CONFIG-2".into(),
             volume_id: 1,
@@ -326,7 +355,10 @@ mod tests {
     #[test]
     fn names_that_differ_only_in_case_are_refused() {
         for paths in [["a", "A"], ["a/b", "A/B"], ["a", "A/b"]] {
-            assert!(matches!(image(&paths).encode(), Err(Error::Twice { .. })), "{paths:?}");
+            assert!(
+                matches!(image(&paths).encode(), Err(Error::Twice { .. })),
+                "{paths:?}"
+            );
         }
     }
 

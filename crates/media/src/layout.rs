@@ -67,8 +67,14 @@ pub enum WriteError {
     Open { offset: u64, source: io::Error },
     #[error("reading the file for bytes {offset}.. of the image")]
     Read { offset: u64, source: io::Error },
-    #[error("the file for bytes {offset}.. of the image has {found} bytes, the layout says {expected}")]
-    Length { offset: u64, expected: u64, found: u64 },
+    #[error(
+        "the file for bytes {offset}.. of the image has {found} bytes, the layout says {expected}"
+    )]
+    Length {
+        offset: u64,
+        expected: u64,
+        found: u64,
+    },
     #[error("writing the image")]
     Write(#[source] io::Error),
 }
@@ -117,7 +123,9 @@ impl<T> Layout<T> {
             let skip = at - extent.offset;
             let take = (extent.content.len() - skip).min(end - at);
             pieces.push(match &extent.content {
-                Content::Bytes(bytes) => Piece::Bytes(&bytes[skip as usize..(skip + take) as usize]),
+                Content::Bytes(bytes) => {
+                    Piece::Bytes(&bytes[skip as usize..(skip + take) as usize])
+                }
                 Content::File { token, .. } => Piece::File {
                     token,
                     offset: skip,
@@ -145,7 +153,8 @@ impl<T> Layout<T> {
             match &extent.content {
                 Content::Bytes(bytes) => writer.write_all(bytes).map_err(WriteError::Write)?,
                 Content::File { token, len } => {
-                    let mut file = open(token).map_err(|source| WriteError::Open { offset, source })?;
+                    let mut file =
+                        open(token).map_err(|source| WriteError::Open { offset, source })?;
                     copy_exactly(&mut file, writer, offset, *len)?;
                 }
             }
@@ -198,10 +207,22 @@ mod tests {
         let file = |token, len| Content::File { token, len };
         Layout::new(
             vec![
-                Extent { offset: 3, content: Content::Bytes(b"abc".to_vec()) },
-                Extent { offset: 6, content: file("defgh", 5) },
-                Extent { offset: 20, content: file("", 0) },
-                Extent { offset: 20, content: Content::Bytes(b"z".to_vec()) },
+                Extent {
+                    offset: 3,
+                    content: Content::Bytes(b"abc".to_vec()),
+                },
+                Extent {
+                    offset: 6,
+                    content: file("defgh", 5),
+                },
+                Extent {
+                    offset: 20,
+                    content: file("", 0),
+                },
+                Extent {
+                    offset: 20,
+                    content: Content::Bytes(b"z".to_vec()),
+                },
             ],
             24,
         )
@@ -209,7 +230,9 @@ mod tests {
 
     fn whole() -> Vec<u8> {
         let mut out = Vec::new();
-        layout().write_to(&mut out, |token| Ok(token.as_bytes())).unwrap();
+        layout()
+            .write_to(&mut out, |token| Ok(token.as_bytes()))
+            .unwrap();
         out
     }
 
@@ -222,7 +245,10 @@ mod tests {
     fn file_that_shrank_or_grew_is_an_error() {
         for wrong in ["defg", "defghi"] {
             let result = layout().write_to(&mut Vec::new(), |_| Ok(wrong.as_bytes()));
-            assert!(matches!(result, Err(WriteError::Length { expected: 5, .. })), "{wrong}");
+            assert!(
+                matches!(result, Err(WriteError::Length { expected: 5, .. })),
+                "{wrong}"
+            );
         }
     }
 

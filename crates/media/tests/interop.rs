@@ -1,5 +1,11 @@
 //! Our images in the hands of other programs: xorriso, isoinfo, blkid, mtools, fsck.vfat, cpio.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    reason = "a test of files, with helpers"
+)]
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,13 +20,19 @@ fn run(package: &str, program: &str, arguments: &[&str]) -> String {
         .env("LC_ALL", "C.UTF-8")
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("{program} cannot run ({error}); install the Debian package {package}"));
+        .unwrap_or_else(|error| {
+            panic!("{program} cannot run ({error}); install the Debian package {package}")
+        });
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success(), "{program} {arguments:?}: {}\n{text}", output.status);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}\n{text}",
+        output.status
+    );
     text
 }
 
@@ -33,7 +45,9 @@ fn iso_file(path: &str, data: &[u8]) -> iso::File<()> {
 
 fn write(layout: &Layout<()>, path: &Path) {
     let mut out = std::fs::File::create(path).unwrap();
-    layout.write_to(&mut out, |()| Ok(std::io::empty())).unwrap();
+    layout
+        .write_to(&mut out, |()| Ok(std::io::empty()))
+        .unwrap();
 }
 
 fn config_drive() -> iso::Image<()> {
@@ -42,7 +56,10 @@ fn config_drive() -> iso::Image<()> {
         publisher: "9d7a6bd5-25f4-4d3e-8c07-8c1d6a1f0d11".into(),
         files: vec![
             iso_file("openstack/latest/meta_data.json", b"{}"),
-            iso_file("openstack/latest/user_data", b"{\"ignition\":{\"version\":\"3.3.0\"}}"),
+            iso_file(
+                "openstack/latest/user_data",
+                b"{\"ignition\":{\"version\":\"3.3.0\"}}",
+            ),
             iso_file("openstack/latest/network_data.json", b"{\"links\":[]}"),
             iso_file("openstack/2012-08-10/meta_data.json", b"{}"),
             iso_file("etc/empty", b""),
@@ -59,15 +76,29 @@ fn xorriso_reads_names_and_content_of_a_config_drive() {
     let path = dir.path().join("c.iso");
     write(&config_drive().layout().unwrap(), &path);
     let iso = path.to_str().unwrap();
-    let listing = run("xorriso", "xorriso", &["-indev", iso, "-find", "/", "-type", "f"]);
+    let listing = run(
+        "xorriso",
+        "xorriso",
+        &["-indev", iso, "-find", "/", "-type", "f"],
+    );
     for file in config_drive().files {
-        assert!(listing.contains(&format!("'/{}'", file.path)), "{} in {listing}", file.path);
+        assert!(
+            listing.contains(&format!("'/{}'", file.path)),
+            "{} in {listing}",
+            file.path
+        );
     }
     let out = dir.path().join("out");
     let target = out.to_str().unwrap();
-    run("xorriso", "xorriso", &["-osirrox", "on", "-indev", iso, "-extract", "/", target]);
+    run(
+        "xorriso",
+        "xorriso",
+        &["-osirrox", "on", "-indev", iso, "-extract", "/", target],
+    );
     for file in config_drive().files {
-        let Content::Bytes(expected) = file.content else { unreachable!() };
+        let Content::Bytes(expected) = file.content else {
+            unreachable!()
+        };
         assert_eq!(std::fs::read(out.join(file.path)).unwrap(), expected);
     }
 }
@@ -89,12 +120,22 @@ fn isoinfo_and_blkid_see_the_label_and_both_name_spaces() {
     }
     for option in ["-R", "-J"] {
         let names = run("genisoimage", "isoinfo", &["-f", option, "-i", iso]);
-        assert!(names.contains("/openstack/latest/network_data.json"), "{option}: {names}");
-        let data = run("genisoimage", "isoinfo", &[option, "-i", iso, "-x", "/openstack/latest/user_data"]);
+        assert!(
+            names.contains("/openstack/latest/network_data.json"),
+            "{option}: {names}"
+        );
+        let data = run(
+            "genisoimage",
+            "isoinfo",
+            &[option, "-i", iso, "-x", "/openstack/latest/user_data"],
+        );
         assert_eq!(data, "{\"ignition\":{\"version\":\"3.3.0\"}}", "{option}");
     }
     let probe = run("util-linux", "blkid", &["-p", "-o", "export", iso]);
-    assert!(probe.contains("LABEL=config-2\n") && probe.contains("TYPE=iso9660\n"), "{probe}");
+    assert!(
+        probe.contains("LABEL=config-2\n") && probe.contains("TYPE=iso9660\n"),
+        "{probe}"
+    );
 }
 
 #[test]
@@ -114,15 +155,37 @@ fn xorriso_finds_both_boot_entries_and_a_right_information_table() {
     };
     write(&media::boot_iso::<()>(cd).unwrap(), &path);
     let iso = path.to_str().unwrap();
-    let report = run("xorriso", "xorriso", &["-indev", iso, "-report_el_torito", "plain"]);
-    let images: Vec<_> = report.lines().filter(|line| line.starts_with("El Torito boot img :")).collect();
+    let report = run(
+        "xorriso",
+        "xorriso",
+        &["-indev", iso, "-report_el_torito", "plain"],
+    );
+    let images: Vec<_> = report
+        .lines()
+        .filter(|line| line.starts_with("El Torito boot img :"))
+        .collect();
     assert_eq!(images.len(), 2, "{report}");
-    assert!(images[0].contains("BIOS  y   none") && images[0].contains(" 4 "), "{report}");
+    assert!(
+        images[0].contains("BIOS  y   none") && images[0].contains(" 4 "),
+        "{report}"
+    );
     assert!(images[1].contains("UEFI  y   none"), "{report}");
     assert!(report.contains("boot-info-table"), "{report}");
     let out = dir.path().join("esp.img");
     let target = out.to_str().unwrap();
-    run("xorriso", "xorriso", &["-osirrox", "on", "-indev", iso, "-extract", "/boot/grub/efiboot.img", target]);
+    run(
+        "xorriso",
+        "xorriso",
+        &[
+            "-osirrox",
+            "on",
+            "-indev",
+            iso,
+            "-extract",
+            "/boot/grub/efiboot.img",
+            target,
+        ],
+    );
     let listing = run("mtools", "mdir", &["-i", target, "-b", "-/", "::"]);
     assert!(listing.contains("::/EFI/BOOT/BOOTX64.EFI"), "{listing}");
 }
@@ -132,20 +195,38 @@ fn fsck_finds_nothing_wrong_with_fat_of_any_size_and_mtools_reads_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.img");
     let image_path = path.to_str().unwrap();
-    for size in [None, Some(4 << 20), Some(8_400_000 / 2048 * 2048), Some(16 << 20), Some(64 << 20), Some(512 << 20)] {
+    for size in [
+        None,
+        Some(4 << 20),
+        Some(8_400_000 / 2048 * 2048),
+        Some(16 << 20),
+        Some(64 << 20),
+        Some(512 << 20),
+    ] {
         let image = fat::Image {
             label: "config-2".into(),
             volume_id: 0xCAFE_0001,
-            files: [("openstack/latest/user_data", 3000), ("openstack/latest/meta_data.json", 2), ("EFI/BOOT/BOOTX64.EFI", 700_000), ("empty", 0)]
-                .map(|(path, len)| fat::File { path: path.into(), data: vec![b'x'; len] })
-                .to_vec(),
+            files: [
+                ("openstack/latest/user_data", 3000),
+                ("openstack/latest/meta_data.json", 2),
+                ("EFI/BOOT/BOOTX64.EFI", 700_000),
+                ("empty", 0),
+            ]
+            .map(|(path, len)| fat::File {
+                path: path.into(),
+                data: vec![b'x'; len],
+            })
+            .to_vec(),
             size,
             modified: MODIFIED,
         };
         std::fs::write(&path, image.encode().unwrap()).unwrap();
         run("dosfstools", "fsck.vfat", &["-n", "-v", image_path]);
         let probe = run("util-linux", "blkid", &["-p", "-o", "export", image_path]);
-        assert!(probe.contains("LABEL=CONFIG-2\n") && probe.contains("TYPE=vfat\n"), "{size:?} {probe}");
+        assert!(
+            probe.contains("LABEL=CONFIG-2\n") && probe.contains("TYPE=vfat\n"),
+            "{size:?} {probe}"
+        );
         for file in image.files {
             let source = format!("::/{}", file.path);
             let data = run("mtools", "mtype", &["-i", image_path, &source]);
@@ -160,7 +241,11 @@ fn cpio_lists_every_kind_of_entry() {
     archive.file("init", 0o755, b"#!/bin/sh\n".to_vec());
     archive.symlink("bin/sh", "/init");
     archive.dir("tmp", 0o1777);
-    archive.device("dev/console", 0o600, cpio::Device::Char { major: 5, minor: 1 });
+    archive.device(
+        "dev/console",
+        0o600,
+        cpio::Device::Char { major: 5, minor: 1 },
+    );
     let mut bytes = Vec::new();
     archive.write_to(&mut bytes).unwrap();
     let mut child = Command::new("cpio")
@@ -180,7 +265,9 @@ fn cpio_lists_every_kind_of_entry() {
         ("crw-------", " dev/console"),
         ("drwxr-xr-x", " dev"),
     ] {
-        let found = listing.lines().any(|line| line.starts_with(mode) && line.ends_with(name));
+        let found = listing
+            .lines()
+            .any(|line| line.starts_with(mode) && line.ends_with(name));
         assert!(found, "{mode}{name} in\n{listing}");
     }
 }

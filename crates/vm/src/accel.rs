@@ -59,7 +59,7 @@ async fn try_kvm() -> Result<(), String> {
         tempfile::tempdir().map_err(|error| format!("no directory for a probe guest: {error}"))?;
     let machine = Machine::start(probe_spec(dir.path(), Accel::Kvm)?).await;
     let machine =
-        machine.map_err(|error| format!("QEMU does not start with KVM: {}", chain(&error)))?;
+        machine.map_err(|error| format!("QEMU does not start with KVM: {}", first_line(&error)))?;
     let hello = Log::open(&machine.console_log())
         .wait_for(guest::HELLO, LIMIT)
         .await;
@@ -93,9 +93,9 @@ fn probe_spec(dir: &std::path::Path, accel: Accel) -> Result<Spec, String> {
     })
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
+/// The whole story is in the log; an operator wants one line of it.
+fn first_line(error: &dyn std::error::Error) -> String {
+    let text = model::chain(error);
+    tracing::debug!(error = text, "probe guest");
+    text.lines().next().unwrap_or_default().to_owned()
 }

@@ -111,18 +111,18 @@ fn firmware(args: &mut Args, spec: &Spec) {
     }
 }
 
-/// The monitor on an inherited socket, and the serial port on a socket with a copy in a file.
+/// The monitor on an inherited socket, and the serial port on a socket, with a copy in a file if wanted.
 fn control(args: &mut Args, spec: &Spec, fds: &Fds) {
     args.option("-chardev", format!("socket,id=qmp,fd={}", fds.qmp));
     args.option("-mon", "chardev=qmp,mode=control");
-    args.option(
-        "-chardev",
-        format!(
-            "socket,id=console,path={},server=on,wait=off,logfile={},logappend=on",
-            path(&spec.console_socket()),
-            path(&spec.console_log()),
-        ),
+    let mut console = format!(
+        "socket,id=console,path={},server=on,wait=off",
+        path(&spec.console_socket())
     );
+    if spec.log_console {
+        console += &format!(",logfile={},logappend=on", path(&spec.console_log()));
+    }
+    args.option("-chardev", console);
     args.option("-serial", "chardev:console");
 }
 

@@ -33,6 +33,9 @@ pub struct Spec {
     pub kernel: Option<Kernel>,
     /// Waits for [`crate::Machine::resume`] before the first instruction.
     pub paused: bool,
+    /// Let QEMU write the console's log. Where a client reads the console all the time, better let it write the log
+    /// too: whenever the client falls behind, QEMU logs the waiting character twice.
+    pub log_console: bool,
 }
 
 impl Spec {
@@ -56,6 +59,7 @@ impl Spec {
             fw_cfg: Vec::new(),
             kernel: None,
             paused: false,
+            log_console: true,
         }
     }
 }

@@ -16,7 +16,10 @@ pub fn collect(root: &Path) -> Cpu {
 fn parse(info: &str, max_khz: Option<u64>) -> Cpu {
     let values = |name: &str| -> Vec<&str> {
         let lines = info.lines().filter_map(|line| line.split_once(':'));
-        lines.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).collect()
+        lines
+            .filter(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim())
+            .collect()
     };
     let first = |name: &str| values(name).first().copied().unwrap_or_default().to_owned();
     let sockets: BTreeSet<_> = values("physical id").into_iter().collect();
@@ -25,7 +28,10 @@ fn parse(info: &str, max_khz: Option<u64>) -> Cpu {
         frequency: max_khz.map_or_else(|| first("cpu MHz"), |khz| (khz / 1000).to_string()),
         count: values("processor").len() as u32,
         architecture: std::env::consts::ARCH.to_owned(),
-        flags: first("flags").split_whitespace().map(str::to_owned).collect(),
+        flags: first("flags")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
         socket_count: sockets.len().max(1) as u32,
     }
 }

@@ -47,7 +47,10 @@ fn read(dir: &Path, name: &str) -> Option<Disk> {
         vendor: text(&device.join("vendor")).filter(|vendor| !vendor.starts_with("0x")),
         wwn_with_extension: wwn,
         wwn_vendor_extension: None,
-        hctl: place.file_name().map(|n| n.to_string_lossy().into_owned()).filter(|n| is_hctl(n)),
+        hctl: place
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .filter(|n| is_hctl(n)),
         by_path: by_path(&place),
         logical_sectors: number(&queue.join("logical_block_size")),
         physical_sectors: number(&queue.join("physical_block_size")),
@@ -66,7 +69,9 @@ fn unit_serial(page: &[u8]) -> Option<String> {
     let len = u16::from_be_bytes([*page.get(2)?, *page.get(3)?]);
     let bytes = page.get(4..)?;
     let bytes = &bytes[..bytes.len().min(usize::from(len))];
-    let text = String::from_utf8_lossy(bytes).trim_matches(['\0', ' ']).to_owned();
+    let text = String::from_utf8_lossy(bytes)
+        .trim_matches(['\0', ' '])
+        .to_owned();
     (page.get(1) == Some(&0x80) && !text.is_empty()).then_some(text)
 }
 
@@ -81,7 +86,10 @@ fn world_wide_name(wwid: &str) -> Option<String> {
 /// `host:channel:target:lun`
 fn is_hctl(text: &str) -> bool {
     let parts: Vec<&str> = text.split(':').collect();
-    parts.len() == 4 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    parts.len() == 4
+        && parts
+            .iter()
+            .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn transport(name: &str, place: &Path) -> Option<&'static str> {
@@ -106,11 +114,14 @@ fn transport(name: &str, place: &Path) -> Option<&'static str> {
 }
 
 fn parts(place: &Path) -> impl Iterator<Item = String> {
-    place.components().map(|part| part.as_os_str().to_string_lossy().into_owned())
+    place
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
 }
 
 fn numbered(part: &str, prefix: &str) -> bool {
-    part.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    part.strip_prefix(prefix)
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// The link udev would make, for the kinds of path it is stable for.
@@ -140,7 +151,9 @@ fn by_path(place: &Path) -> Option<String> {
 
 /// The `port_no` below the ATA port counts from 1 within the controller.
 fn ata_port(place: &Path, port: &str) -> Option<u32> {
-    let dir = place.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == port))?;
+    let dir = place
+        .ancestors()
+        .find(|dir| dir.file_name().is_some_and(|name| name == port))?;
     number(&dir.join("ata_port").join(port).join("port_no"))
 }
 
@@ -152,26 +165,59 @@ mod tests {
 
     #[test]
     fn names_are_taken_from_identifiers_that_are_world_wide() {
-        assert_eq!(world_wide_name("naa.5000c500a1b2c3d4").as_deref(), Some("0x5000c500a1b2c3d4"));
-        assert_eq!(world_wide_name("eui.0025385b71b0e3f1").as_deref(), Some("eui.0025385b71b0e3f1"));
+        assert_eq!(
+            world_wide_name("naa.5000c500a1b2c3d4").as_deref(),
+            Some("0x5000c500a1b2c3d4")
+        );
+        assert_eq!(
+            world_wide_name("eui.0025385b71b0e3f1").as_deref(),
+            Some("eui.0025385b71b0e3f1")
+        );
         assert_eq!(world_wide_name("t10.ATA     QEMU HARDDISK   QM00001"), None);
     }
 
     #[test]
     fn serial_number_is_read_from_the_vital_product_data() {
-        assert_eq!(unit_serial(b"\0\x80\0\x08QM00001 ").as_deref(), Some("QM00001"));
+        assert_eq!(
+            unit_serial(b"\0\x80\0\x08QM00001 ").as_deref(),
+            Some("QM00001")
+        );
         assert_eq!(unit_serial(b"\0\x83\0\x01x"), None);
     }
 
     #[test]
     fn transport_is_told_by_the_way_to_the_disk() {
         let cases = [
-            ("nvme0n1", "/sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0", Some("nvme")),
-            ("sda", "/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0", Some("sata")),
-            ("sdb", "/sys/devices/pci0000:00/0000:03:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0", Some("sas")),
-            ("sdc", "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host2/target2:0:0/2:0:0:0", Some("usb")),
-            ("vda", "/sys/devices/pci0000:00/0000:00:04.0/virtio1", Some("virtio")),
-            ("sdd", "/sys/devices/pci0000:00/0000:00:04.0/virtio1/host3/target3:0:0/3:0:0:0", None),
+            (
+                "nvme0n1",
+                "/sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0",
+                Some("nvme"),
+            ),
+            (
+                "sda",
+                "/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0",
+                Some("sata"),
+            ),
+            (
+                "sdb",
+                "/sys/devices/pci0000:00/0000:03:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0",
+                Some("sas"),
+            ),
+            (
+                "sdc",
+                "/sys/devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/host2/target2:0:0/2:0:0:0",
+                Some("usb"),
+            ),
+            (
+                "vda",
+                "/sys/devices/pci0000:00/0000:00:04.0/virtio1",
+                Some("virtio"),
+            ),
+            (
+                "sdd",
+                "/sys/devices/pci0000:00/0000:00:04.0/virtio1/host3/target3:0:0/3:0:0:0",
+                None,
+            ),
         ];
         for (name, place, expected) in cases {
             assert_eq!(transport(name, Path::new(place)), expected, "{place}");

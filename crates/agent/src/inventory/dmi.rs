@@ -48,7 +48,10 @@ fn structures(mut table: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (&kind, &len) = (table.first()?, table.get(1)?);
         let (data, strings) = table.split_at_checked(usize::from(len).max(4))?;
-        let end = strings.windows(2).position(|pair| pair == [0, 0]).map_or(strings.len(), |at| at + 2);
+        let end = strings
+            .windows(2)
+            .position(|pair| pair == [0, 0])
+            .map_or(strings.len(), |at| at + 2);
         table = &strings[end..];
         Some((kind, data))
     })
@@ -73,7 +76,13 @@ mod tests {
     #[test]
     fn memory_modules_are_added_up_in_every_way_of_writing_their_size() {
         let mut table = vec![0, 4, 0, 0, 0, 0];
-        for part in [module(16384, 0), module(0x7FFF, 65536), module(0x8000 | 2048, 0), module(0, 0), module(0xFFFF, 0)] {
+        for part in [
+            module(16384, 0),
+            module(0x7FFF, 65536),
+            module(0x8000 | 2048, 0),
+            module(0, 0),
+            module(0xFFFF, 0),
+        ] {
             table.extend(part);
         }
         assert_eq!(memory_mib(&table), Some(16384 + 65536 + 2));

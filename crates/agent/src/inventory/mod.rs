@@ -48,7 +48,9 @@ pub fn collect(root: &Path, addresses: &Addresses) -> Inventory {
 /// A file's text without blanks around it; nothing if it is empty or cannot be read.
 fn text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
-    let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
+    let text = String::from_utf8_lossy(&bytes)
+        .trim_matches(['\0', ' ', '\n', '\t'])
+        .to_owned();
     (!text.is_empty()).then_some(text)
 }
 
@@ -64,30 +66,47 @@ fn link_name(path: &Path) -> Option<String> {
 
 /// The innermost PCI device of a path in `/sys/devices`.
 fn pci_address(path: &Path) -> Option<String> {
-    let parts = path.components().rev().map(|part| part.as_os_str().to_string_lossy());
-    parts.into_iter().find(|part| is_pci_address(part)).map(|part| part.into_owned())
+    let parts = path
+        .components()
+        .rev()
+        .map(|part| part.as_os_str().to_string_lossy());
+    parts
+        .into_iter()
+        .find(|part| is_pci_address(part))
+        .map(std::borrow::Cow::into_owned)
 }
 
 /// `0000:3b:00.1`
 fn is_pci_address(text: &str) -> bool {
-    let hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let hex =
+        |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
     let parts: Vec<&str> = text.split([':', '.']).collect();
     match parts.as_slice() {
-        [domain, bus, device, function] => hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1),
+        [domain, bus, device, function] => {
+            hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1)
+        }
         _ => false,
     }
 }
 
 fn memory_total(meminfo: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
 
 /// Boot loaders say which card they came by: `BOOTIF=01-52-54-00-12-34-56` (the first pair is the link type).
 fn pxe_interface(cmdline: &str) -> Option<String> {
-    let value = cmdline.split_whitespace().find_map(|word| word.strip_prefix("BOOTIF="))?;
-    let mac = if value.len() == 20 { &value.get(3..)? } else { value };
+    let value = cmdline
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("BOOTIF="))?;
+    let mac = if value.len() == 20 {
+        value.get(3..)?
+    } else {
+        value
+    };
     let mac: model::Mac = mac.replace('-', ":").parse().ok()?;
     Some(mac.to_string())
 }

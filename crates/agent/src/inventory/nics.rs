@@ -14,7 +14,13 @@ pub fn collect(sys: &Path, addresses: &Addresses) -> Vec<Interface> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| read(&entry.path(), &entry.file_name().to_string_lossy(), addresses))
+        .filter_map(|entry| {
+            read(
+                &entry.path(),
+                &entry.file_name().to_string_lossy(),
+                addresses,
+            )
+        })
         .collect();
     found.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
     found

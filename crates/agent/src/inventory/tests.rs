@@ -72,7 +72,9 @@ fn empty_tree_gives_an_empty_inventory() {
 #[test]
 fn sata_disk_has_everything_root_device_hints_ask_for() {
     let inventory = Tree::new().with_sata_disk().collect();
-    let [disk] = inventory.disks.as_slice() else { panic!("{:?}", inventory.disks) };
+    let [disk] = inventory.disks.as_slice() else {
+        panic!("{:?}", inventory.disks)
+    };
     assert_eq!(disk.name, "/dev/sda");
     assert_eq!(disk.model, "QEMU HARDDISK");
     assert_eq!(disk.vendor.as_deref(), Some("ATA"));
@@ -81,16 +83,27 @@ fn sata_disk_has_everything_root_device_hints_ask_for() {
     assert_eq!(disk.serial.as_deref(), Some("QM00005"));
     assert_eq!(disk.wwn.as_deref(), Some("0x5000c500a1b2c3d4"));
     assert_eq!(disk.hctl.as_deref(), Some("2:0:0:0"));
-    assert_eq!(disk.by_path.as_deref(), Some("/dev/disk/by-path/pci-0000:00:1f.2-ata-1"));
+    assert_eq!(
+        disk.by_path.as_deref(),
+        Some("/dev/disk/by-path/pci-0000:00:1f.2-ata-1")
+    );
     assert_eq!(disk.tran.as_deref(), Some("sata"));
 }
 
 #[test]
 fn read_only_empty_and_virtual_disks_are_left_out() {
     let mut tree = Tree::new();
-    for (name, size, ro) in [("sdb", "0", "0"), ("sdc", "8", "1"), ("sr0", "8", "0"), ("loop0", "8", "0")] {
+    for (name, size, ro) in [
+        ("sdb", "0", "0"),
+        ("sdc", "8", "1"),
+        ("sr0", "8", "0"),
+        ("loop0", "8", "0"),
+    ] {
         tree = tree
-            .link(&format!("sys/block/{name}/device"), &format!("sys/devices/{name}"))
+            .link(
+                &format!("sys/block/{name}/device"),
+                &format!("sys/devices/{name}"),
+            )
             .file(&format!("sys/block/{name}/size"), size)
             .file(&format!("sys/block/{name}/ro"), ro);
     }
@@ -104,7 +117,11 @@ fn cards_are_sorted_by_number_and_bmc_and_virtual_ones_left_out() {
         .with_nic("eth9", "52:54:00:00:00:09")
         .with_nic("usb0", "fa:16:3e:00:00:01")
         .file("sys/class/net/lo/address", "00:00:00:00:00:00");
-    let addresses = [("eth9".to_owned(), (Some("192.0.2.7".parse().unwrap()), None))].into();
+    let addresses = [(
+        "eth9".to_owned(),
+        (Some("192.0.2.7".parse().unwrap()), None),
+    )]
+    .into();
     let nics = collect(tree.0.path(), &addresses).interfaces;
     let names: Vec<_> = nics.iter().map(|nic| nic.name.as_str()).collect();
     assert_eq!(names, ["eth9", "eth10"]);
@@ -118,11 +135,17 @@ fn cards_are_sorted_by_number_and_bmc_and_virtual_ones_left_out() {
 #[test]
 fn loader_tells_the_card_it_came_by() {
     let tree = Tree::new()
-        .file("proc/cmdline", "console=ttyS0 BOOTIF=01-52-54-00-AA-00-01 quiet\n")
+        .file(
+            "proc/cmdline",
+            "console=ttyS0 BOOTIF=01-52-54-00-AA-00-01 quiet\n",
+        )
         .file("proc/meminfo", "MemTotal:        2048 kB\nMemFree: 1 kB\n")
         .file("sys/firmware/efi/fw_platform_size", "64\n");
     let inventory = tree.collect();
-    assert_eq!(inventory.boot.pxe_interface.as_deref(), Some("52:54:00:aa:00:01"));
+    assert_eq!(
+        inventory.boot.pxe_interface.as_deref(),
+        Some("52:54:00:aa:00:01")
+    );
     assert_eq!(inventory.boot.current_boot_mode, BootMode::Uefi);
     assert_eq!(inventory.memory.total, 2 << 20);
 }

@@ -26,7 +26,11 @@ pub struct Card {
 pub async fn run(card: Card, netlink: Netlink, news: mpsc::Sender<(String, News)>) {
     let tell = |what| news.send((card.name.clone(), what));
     // An error is the end of the limit, or a card that went away; either way a cable may still come.
-    while netlink.wait_carrier(&card.name, Duration::from_mins(10)).await.is_err() {
+    while netlink
+        .wait_carrier(&card.name, Duration::from_mins(10))
+        .await
+        .is_err()
+    {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let _ = tell(News::Carrier).await;
@@ -34,6 +38,7 @@ pub async fn run(card: Card, netlink: Netlink, news: mpsc::Sender<(String, News)
         client: Client::new(config(card.mac)),
         socket: None,
         renewal: None,
+        held: None,
         card: &card,
     };
     if let Err(error) = shell.run(&news).await {
@@ -73,6 +78,8 @@ struct Shell<'a> {
     socket: Option<Socket>,
     /// Keeps the port taken while a renewal's answer is on its way.
     renewal: Option<UdpSocket>,
+    /// What is on the card now, to be taken off when it is lost.
+    held: Option<(Ipv4Addr, u8)>,
     card: &'a Card,
 }
 
@@ -101,21 +108,29 @@ impl Shell<'_> {
         }
     }
 
-    async fn perform(&mut self, action: Action, news: &mpsc::Sender<(String, News)>) -> Result<(), packet::Error> {
+    async fn perform(
+        &mut self,
+        action: Action,
+        news: &mpsc::Sender<(String, News)>,
+    ) -> Result<(), packet::Error> {
         let tell = |what| news.send((self.card.name.clone(), what));
         match action {
             Action::Bound(lease) => {
                 self.socket = None;
                 self.renewal = None;
+                self.held = Some((lease.address, lease.prefix));
                 let _ = tell(News::Bound(lease)).await;
             }
             Action::Lost(_) => {
-                if let Some(lease) = self.client.lease() {
-                    let _ = tell(News::Lost(lease.address, lease.prefix)).await;
+                if let Some((address, prefix)) = self.held.take() {
+                    let _ = tell(News::Lost(address, prefix)).await;
                 }
             }
             Action::Send { bytes, dest } => {
-                let from = self.client.lease().map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.address);
+                let from = self
+                    .client
+                    .lease()
+                    .map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.address);
                 let socket = match self.socket.take() {
                     Some(socket) => socket,
                     None => Socket::open(
@@ -136,7 +151,12 @@ impl Shell<'_> {
         Ok(())
     }
 
-    async fn broadcast(&self, socket: &Socket, from: Ipv4Addr, bytes: &[u8]) -> Result<(), packet::Error> {
+    async fn broadcast(
+        &self,
+        socket: &Socket,
+        from: Ipv4Addr,
+        bytes: &[u8],
+    ) -> Result<(), packet::Error> {
         let datagram = Datagram {
             from_mac: self.card.mac,
             to_mac: Mac::BROADCAST,
@@ -144,7 +164,9 @@ impl Shell<'_> {
             to: SocketAddrV4::new(Ipv4Addr::BROADCAST, SERVER_PORT),
             payload: bytes,
         };
-        let frame = datagram.encode().expect("a DHCP packet is far shorter than a datagram");
+        let frame = datagram
+            .encode()
+            .expect("a DHCP packet is far shorter than a datagram");
         socket.send(&frame).await
     }
 
@@ -166,7 +188,10 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-async fn receive(socket: Option<&Socket>, buffer: &mut [u8]) -> Result<packet::Received, packet::Error> {
+async fn receive(
+    socket: Option<&Socket>,
+    buffer: &mut [u8],
+) -> Result<packet::Received, packet::Error> {
     match socket {
         Some(socket) => socket.receive(buffer).await,
         None => std::future::pending().await,

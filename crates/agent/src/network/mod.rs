@@ -28,7 +28,7 @@ pub type Addresses = BTreeMap<String, (Option<Ipv4Addr>, Option<Ipv6Addr>)>;
 /// With one address, the other cards get this much longer for theirs.
 const OTHERS: Duration = Duration::from_secs(3);
 /// Without any: switches take up to half a minute to let a new port through (spanning tree).
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 enum News {
     Carrier,
@@ -72,7 +72,10 @@ impl Network {
     async fn start(&mut self, sender: &mpsc::Sender<(String, News)>) -> Result<(), Error> {
         let netlink = Netlink::connect()?;
         for link in netlink.links().await? {
-            let real = Path::new("/sys/class/net").join(&link.name).join("device").exists();
+            let real = Path::new("/sys/class/net")
+                .join(&link.name)
+                .join("device")
+                .exists();
             if !real && link.name != "lo" {
                 continue;
             }
@@ -99,13 +102,22 @@ impl Network {
         let mut first_bound = None;
         let mut told = false;
         loop {
-            let bound = self.cards.values().any(|card| matches!(card, Card::Bound(_)));
+            let bound = self
+                .cards
+                .values()
+                .any(|card| matches!(card, Card::Bound(_)));
             if bound && first_bound.is_none() {
                 first_bound = Some(Instant::now());
             }
-            match next(&self.cards, started.elapsed(), first_bound.map(|at| at.elapsed())) {
+            match next(
+                &self.cards,
+                started.elapsed(),
+                first_bound.map(|at| at.elapsed()),
+            ) {
                 Next::Done => return,
-                Next::GiveUp(why) => return say(&format!("no address after {} s: {why}", LIMIT.as_secs())),
+                Next::GiveUp(why) => {
+                    return say(&format!("no address after {} s: {why}", LIMIT.as_secs()));
+                }
                 Next::Wait(why) => {
                     if !told && started.elapsed() > Duration::from_secs(2) {
                         say(&format!("waiting for {why}"));
@@ -113,7 +125,9 @@ impl Network {
                     }
                 }
             }
-            if let Ok(Some((name, news))) = tokio::time::timeout(Duration::from_millis(100), self.news.recv()).await {
+            if let Ok(Some((name, news))) =
+                tokio::time::timeout(Duration::from_millis(100), self.news.recv()).await
+            {
                 self.apply(&name, news).await;
             }
         }
@@ -124,7 +138,7 @@ impl Network {
         while let Some((name, news)) = self.news.recv().await {
             self.apply(&name, news).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn apply(&mut self, name: &str, news: News) {
@@ -154,8 +168,12 @@ impl Network {
     }
 
     async fn use_lease(&self, name: &str, lease: &Lease) -> Result<(), Error> {
-        let Some(netlink) = &self.netlink else { return Ok(()) };
-        let Ok(net) = net(lease.address, lease.prefix) else { return Ok(()) };
+        let Some(netlink) = &self.netlink else {
+            return Ok(());
+        };
+        let Ok(net) = net(lease.address, lease.prefix) else {
+            return Ok(());
+        };
         let want = Want {
             lifetime: Some(lease.lease),
             ..Want::new(net)
@@ -169,7 +187,10 @@ impl Network {
             route.metric = Some(100 + place as u32);
             netlink.ensure_route(&route).await?;
         }
-        say(&format!("{name}: {}/{} from {}", lease.address, lease.prefix, lease.server));
+        say(&format!(
+            "{name}: {}/{} from {}",
+            lease.address, lease.prefix, lease.server
+        ));
         Ok(())
     }
 }
@@ -185,7 +206,11 @@ enum Next {
     GiveUp(String),
 }
 
-fn next(cards: &BTreeMap<String, Card>, since_start: Duration, since_first: Option<Duration>) -> Next {
+fn next(
+    cards: &BTreeMap<String, Card>,
+    since_start: Duration,
+    since_first: Option<Duration>,
+) -> Next {
     let names = |wanted: fn(&Card) -> bool| -> Vec<&str> {
         let some = cards.iter().filter(|(_, card)| wanted(card));
         some.map(|(name, _)| name.as_str()).collect()
@@ -212,14 +237,15 @@ fn resolv_conf(cards: &BTreeMap<String, Card>) -> String {
         Card::NoCarrier | Card::Asking | Card::Failed => None,
     });
     let mut seen = BTreeSet::new();
-    let (mut search, mut servers) = (Vec::new(), String::new());
+    let (mut search, mut servers) = (Vec::new(), Vec::new());
     for lease in leases {
         search.extend(lease.domain.clone());
         for server in lease.dns.iter().filter(|server| seen.insert(**server)) {
-            servers.push_str(&format!("nameserver {server}\n"));
+            servers.push(format!("nameserver {server}\n"));
         }
     }
     search.dedup();
+    let servers = servers.concat();
     if search.is_empty() {
         servers
     } else {
@@ -239,10 +265,17 @@ pub async fn addresses() -> Addresses {
 
 async fn read_addresses() -> Result<Addresses, Error> {
     let netlink = Netlink::connect()?;
-    let names: BTreeMap<_, _> = netlink.links().await?.into_iter().map(|link| (link.index, link.name)).collect();
+    let names: BTreeMap<_, _> = netlink
+        .links()
+        .await?
+        .into_iter()
+        .map(|link| (link.index, link.name))
+        .collect();
     let mut found = Addresses::new();
     for address in netlink.addresses().await? {
-        let Some(name) = names.get(&address.link) else { continue };
+        let Some(name) = names.get(&address.link) else {
+            continue;
+        };
         let (v4, v6) = found.entry(name.clone()).or_default();
         match address.net.addr() {
             IpAddr::V4(ip) => *v4 = v4.or(Some(ip)),
@@ -271,7 +304,7 @@ mod tests {
             mtu: None,
             next_server: None,
             boot_file: None,
-            lease: Duration::from_mins(60),
+            lease: Duration::from_hours(1),
             renew: Duration::from_mins(30),
             rebind: Duration::from_mins(50),
         }))
@@ -279,7 +312,9 @@ mod tests {
 
     fn cards(cards: &[Card]) -> BTreeMap<String, Card> {
         let named = cards.iter().enumerate();
-        named.map(|(n, card)| (format!("eth{n}"), card.clone())).collect()
+        named
+            .map(|(n, card)| (format!("eth{n}"), card.clone()))
+            .collect()
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -287,20 +322,33 @@ mod tests {
     #[test]
     fn nothing_more_to_hope_for_means_done() {
         assert_eq!(next(&cards(&[]), SECOND, None), Next::Done);
-        assert_eq!(next(&cards(&[lease(&[], None), Card::Failed]), SECOND, Some(Duration::ZERO)), Next::Done);
+        assert_eq!(
+            next(
+                &cards(&[lease(&[], None), Card::Failed]),
+                SECOND,
+                Some(Duration::ZERO)
+            ),
+            Next::Done
+        );
     }
 
     #[test]
     fn second_card_is_waited_for_only_a_little_once_the_first_has_an_address() {
         let cards = cards(&[lease(&[], None), Card::NoCarrier]);
-        assert_eq!(next(&cards, SECOND, Some(SECOND)), Next::Wait("a carrier on eth1".into()));
+        assert_eq!(
+            next(&cards, SECOND, Some(SECOND)),
+            Next::Wait("a carrier on eth1".into())
+        );
         assert_eq!(next(&cards, SECOND, Some(OTHERS)), Next::Done);
     }
 
     #[test]
     fn server_without_any_address_waits_long_and_says_for_what() {
         let cards = cards(&[Card::Asking, Card::Asking]);
-        assert_eq!(next(&cards, SECOND, None), Next::Wait("an address on eth0, eth1".into()));
+        assert_eq!(
+            next(&cards, SECOND, None),
+            Next::Wait("an address on eth0, eth1".into())
+        );
         assert!(matches!(next(&cards, LIMIT, None), Next::GiveUp(_)));
     }
 
@@ -310,6 +358,9 @@ mod tests {
             lease(&[[192, 0, 2, 1], [192, 0, 2, 2]], Some("lab.test")),
             lease(&[[192, 0, 2, 1]], Some("lab.test")),
         ]);
-        assert_eq!(resolv_conf(&cards), "search lab.test\nnameserver 192.0.2.1\nnameserver 192.0.2.2\n");
+        assert_eq!(
+            resolv_conf(&cards),
+            "search lab.test\nnameserver 192.0.2.1\nnameserver 192.0.2.2\n"
+        );
     }
 }

@@ -22,8 +22,10 @@ use crate::{Error, tool};
 /// Fixed, so that the loaders can be made before the file system; the image is the same for every server.
 pub const ROOT_UUID: &str = "5d9f1ee7-3b7e-4c39-9c1f-6a1d0e8f0c11";
 
-/// Part of the cache key: change it when the layout below changes.
-pub const RECIPE: &str = "disk 1";
+/// Part of the cache key: change the number when the layout below changes.
+pub fn recipe() -> String {
+    format!("disk 1\n{}{}{}", MODULES.join(" "), early(), menu())
+}
 
 const SECTOR: u64 = 512;
 const BIOS_START: u64 = 2048;
@@ -35,8 +37,23 @@ const ROOT_START: u64 = ESP_START + ESP_SECTORS;
 const ROOT_SPARE_MIB: u64 = 256;
 
 const MODULES: &[&str] = &[
-    "part_gpt", "ext2", "fat", "normal", "configfile", "linux", "search", "search_fs_uuid", "serial", "terminal", "test",
-    "echo", "boot", "smbios", "minicmd", "reboot", "halt",
+    "part_gpt",
+    "ext2",
+    "fat",
+    "normal",
+    "configfile",
+    "linux",
+    "search",
+    "search_fs_uuid",
+    "serial",
+    "terminal",
+    "test",
+    "echo",
+    "boot",
+    "smbios",
+    "minicmd",
+    "reboot",
+    "halt",
 ];
 
 fn early() -> String {
@@ -72,15 +89,23 @@ pub fn write(root: &Path, raw: &Path, work: &Path, log: &Path) -> Result<(), Err
     let config = grub_dir.join("grub.cfg");
     fs::write(&config, menu()).map_err(Error::file("writing", &config))?;
 
-    let root_sectors = (used_bytes(root)? * 11 / 10).div_ceil(1 << 20) * 2048 + ROOT_SPARE_MIB * 2048;
+    let root_sectors =
+        (used_bytes(root)? * 11 / 10).div_ceil(1 << 20) * 2048 + ROOT_SPARE_MIB * 2048;
     // The backup GPT takes the last 33 sectors; a whole MiB keeps everything aligned.
     let total = ROOT_START + root_sectors + 2048;
     let file = File::create(raw).map_err(Error::file("creating", raw))?;
-    file.set_len(total * SECTOR).map_err(Error::file("sizing", raw))?;
+    file.set_len(total * SECTOR)
+        .map_err(Error::file("sizing", raw))?;
     partition(raw, root_sectors, log)?;
 
     let mut disk = Disk::open(raw)?;
-    let bios = grub::core(Target::BiosDisk, MODULES, &early(), &work.join("core.img"), log)?;
+    let bios = grub::core(
+        Target::BiosDisk,
+        MODULES,
+        &early(),
+        &work.join("core.img"),
+        log,
+    )?;
     let boot_path = grub::part(Target::BiosDisk, "boot.img")?;
     let boot = fs::read(&boot_path).map_err(Error::file("reading", &boot_path))?;
     let boot = boot_sector(&boot).ok_or(Error::Grub {
@@ -94,7 +119,13 @@ pub fn write(root: &Path, raw: &Path, work: &Path, log: &Path) -> Result<(), Err
     })?;
     disk.write(BIOS_START, &core)?;
 
-    let efi = grub::core(Target::Uefi, MODULES, &early(), &work.join("grubx64.efi"), log)?;
+    let efi = grub::core(
+        Target::Uefi,
+        MODULES,
+        &early(),
+        &work.join("grubx64.efi"),
+        log,
+    )?;
     disk.write(ESP_START, &esp(efi)?)?;
     for name in ["core.img", "grubx64.efi"] {
         let path = work.join(name);
@@ -129,7 +160,10 @@ fn partition(raw: &Path, root_sectors: u64, log: &Path) -> Result<(), Error> {
     fs::write(&script, table).map_err(Error::file("writing", &script))?;
     let input = File::open(&script).map_err(Error::file("opening", &script))?;
     tool::SFDISK.run("partitioning", log, |command| {
-        command.arg("--no-tell-kernel").arg(raw).stdin(Stdio::from(input));
+        command
+            .arg("--no-tell-kernel")
+            .arg(raw)
+            .stdin(Stdio::from(input));
     })?;
     fs::remove_file(&script).map_err(Error::file("removing", script))
 }
@@ -140,8 +174,15 @@ fn root_file_system(root: &Path, raw: &Path, sectors: u64, log: &Path) -> Result
         command.args(["-q", "-F", "-L", "root", "-U", ROOT_UUID, "-m", "1"]);
         // GRUB does not read file systems with these.
         command.args(["-O", "^metadata_csum_seed,^orphan_file"]);
-        command.arg("-E").arg(format!("offset={},root_owner=0:0,nodiscard", ROOT_START * SECTOR));
-        command.arg("-d").arg(root).arg(raw).arg(format!("{}k", sectors / 2));
+        command.arg("-E").arg(format!(
+            "offset={},root_owner=0:0,nodiscard",
+            ROOT_START * SECTOR
+        ));
+        command
+            .arg("-d")
+            .arg(root)
+            .arg(raw)
+            .arg(format!("{}k", sectors / 2));
     })
 }
 

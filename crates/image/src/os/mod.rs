@@ -71,7 +71,11 @@ const NEEDED_MIB: u64 = 4096;
 pub fn build(options: &Options, mut progress: impl FnMut(Progress)) -> Result<OsImage, Error> {
     let mut reporter = Reporter::new(&mut progress);
     let cache = options.cache.clone().map_or_else(cache::cache_dir, Ok)?;
-    let key = Key::new(RECIPE).with(&PACKAGES.join(" ")).with(PREPARE).with(CUSTOMIZE).with(disk::RECIPE);
+    let key = Key::new(RECIPE)
+        .with(&PACKAGES.join(" "))
+        .with(PREPARE)
+        .with(CUSTOMIZE)
+        .with(&disk::recipe());
     let entry = Entry {
         cache: &cache,
         kind: KIND,
@@ -96,7 +100,13 @@ pub fn build(options: &Options, mut progress: impl FnMut(Progress)) -> Result<Os
 fn make(work: &Path, mirror: &str, reporter: &mut Reporter) -> Result<(), Error> {
     let log = work.join(cache::LOG);
     // What is missing is told before minutes of work.
-    for tool in [&tool::MMDEBSTRAP, &tool::MKFS_EXT4, &tool::SFDISK, &tool::QEMU_IMG, &tool::GRUB_MKIMAGE] {
+    for tool in [
+        &tool::MMDEBSTRAP,
+        &tool::MKFS_EXT4,
+        &tool::SFDISK,
+        &tool::QEMU_IMG,
+        &tool::GRUB_MKIMAGE,
+    ] {
         tool.find()?;
     }
     reporter.step("os: installing packages");
@@ -118,7 +128,16 @@ fn make(work: &Path, mirror: &str, reporter: &mut Reporter) -> Result<(), Error>
     reporter.step("os: compressed image");
     let qcow2 = work.join("os.qcow2");
     tool::QEMU_IMG.run("compressing the image", &log, |command| {
-        command.args(["convert", "-f", "raw", "-O", "qcow2", "-c", "-o", "compression_type=zstd"]);
+        command.args([
+            "convert",
+            "-f",
+            "raw",
+            "-O",
+            "qcow2",
+            "-c",
+            "-o",
+            "compression_type=zstd",
+        ]);
         command.arg(&raw).arg(&qcow2);
     })?;
     reporter.step("os: checksums");
@@ -142,7 +161,10 @@ fn install(work: &Path, root: &Path, mirror: &str, log: &Path) -> Result<(), Err
             command.arg(format!("--dpkgopt=path-exclude=/usr/share/{dir}/*"));
         }
         command.arg("--essential-hook=sh prepare.sh \"$1\"");
-        command.arg(format!("--customize-hook=sh customize.sh \"$1\" {}", disk::ROOT_UUID));
+        command.arg(format!(
+            "--customize-hook=sh customize.sh \"$1\" {}",
+            disk::ROOT_UUID
+        ));
         command.arg(SUITE).arg(root).arg(mirror);
     })?;
     for name in ["prepare.sh", "customize.sh"] {
@@ -172,7 +194,9 @@ fn finish(root: &Path) -> Result<(), Error> {
 /// `name version` of each paragraph of dpkg's status file.
 fn packages(status: &str) -> Vec<String> {
     let field = |paragraph: &str, name: &str| -> Option<String> {
-        let line = paragraph.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let line = paragraph
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         line.map(str::to_owned)
     };
     let paragraphs = status.split("\n\n");

@@ -62,8 +62,23 @@ impl Selection {
                 packages: &["linux-image-cloud-amd64"],
                 components: "main",
                 modules: &[
-                    "virtio_net", "virtio_blk", "virtio_scsi", "virtio_pci", "nvme", "ahci", "ata_piix", "sd_mod", "sr_mod",
-                    "isofs", "vfat", "nls_ascii", "nls_cp437", "nls_iso8859-1", "efivarfs", "button", "evdev",
+                    "virtio_net",
+                    "virtio_blk",
+                    "virtio_scsi",
+                    "virtio_pci",
+                    "nvme",
+                    "ahci",
+                    "ata_piix",
+                    "sd_mod",
+                    "sr_mod",
+                    "isofs",
+                    "vfat",
+                    "nls_ascii",
+                    "nls_cp437",
+                    "nls_iso8859-1",
+                    "efivarfs",
+                    "button",
+                    "evdev",
                     "qemu_fw_cfg",
                 ],
                 folders: &[],
@@ -71,24 +86,81 @@ impl Selection {
             },
             Flavour::Metal => Self {
                 packages: &[
-                    "linux-image-amd64", "firmware-linux-free", "firmware-misc-nonfree", "firmware-intel-misc",
-                    "firmware-bnx2", "firmware-bnx2x", "firmware-qlogic", "firmware-realtek", "firmware-netronome",
+                    "linux-image-amd64",
+                    "firmware-linux-free",
+                    "firmware-misc-nonfree",
+                    "firmware-intel-misc",
+                    "firmware-bnx2",
+                    "firmware-bnx2x",
+                    "firmware-qlogic",
+                    "firmware-realtek",
+                    "firmware-netronome",
                     "firmware-cavium",
                 ],
                 components: "main,non-free-firmware",
                 modules: &[
-                    "virtio_net", "virtio_blk", "virtio_scsi", "virtio_pci", "nvme", "ahci", "sd_mod", "sr_mod", "isofs",
-                    "vfat", "nls_ascii", "nls_cp437", "nls_iso8859-1", "efivarfs", "button", "evdev", "usbhid",
-                    "hid_generic", "usb_storage", "uas", "xhci_pci", "ehci_pci", "uhci_hcd", "ipmi_si", "ipmi_ssif",
-                    "ipmi_devintf", "bonding", "8021q", "vmd", "mpt3sas", "megaraid_sas", "raid1", "raid0", "raid10",
-                    "dm_mod", "ext4", "xfs", "igb", "ixgbe", "i40e", "ice", "bnxt_en", "mlx4_en", "mlx5_core", "tg3",
-                    "e1000e", "qede", "bnx2x", "r8169",
+                    "virtio_net",
+                    "virtio_blk",
+                    "virtio_scsi",
+                    "virtio_pci",
+                    "nvme",
+                    "ahci",
+                    "sd_mod",
+                    "sr_mod",
+                    "isofs",
+                    "vfat",
+                    "nls_ascii",
+                    "nls_cp437",
+                    "nls_iso8859-1",
+                    "efivarfs",
+                    "button",
+                    "evdev",
+                    "usbhid",
+                    "hid_generic",
+                    "usb_storage",
+                    "uas",
+                    "xhci_pci",
+                    "ehci_pci",
+                    "uhci_hcd",
+                    "ipmi_si",
+                    "ipmi_ssif",
+                    "ipmi_devintf",
+                    "bonding",
+                    "8021q",
+                    "vmd",
+                    "mpt3sas",
+                    "megaraid_sas",
+                    "raid1",
+                    "raid0",
+                    "raid10",
+                    "dm_mod",
+                    "ext4",
+                    "xfs",
+                    "igb",
+                    "ixgbe",
+                    "i40e",
+                    "ice",
+                    "bnxt_en",
+                    "mlx4_en",
+                    "mlx5_core",
+                    "tg3",
+                    "e1000e",
+                    "qede",
+                    "bnx2x",
+                    "r8169",
                 ],
                 folders: &[
-                    "kernel/drivers/net/ethernet/", "kernel/drivers/net/phy/", "kernel/drivers/net/mdio/",
-                    "kernel/drivers/ata/", "kernel/drivers/scsi/", "kernel/drivers/message/fusion/",
-                    "kernel/drivers/nvme/host/", "kernel/drivers/usb/host/", "kernel/drivers/block/mtip32xx/",
-                    "kernel/drivers/char/ipmi/", "kernel/drivers/virtio/",
+                    "kernel/drivers/net/ethernet/",
+                    "kernel/drivers/net/phy/",
+                    "kernel/drivers/net/mdio/",
+                    "kernel/drivers/ata/",
+                    "kernel/drivers/scsi/",
+                    "kernel/drivers/message/fusion/",
+                    "kernel/drivers/nvme/host/",
+                    "kernel/drivers/usb/host/",
+                    "kernel/drivers/block/mtip32xx/",
+                    "kernel/drivers/char/ipmi/",
+                    "kernel/drivers/virtio/",
                 ],
                 needed_mib: 6 * 1024,
             },
@@ -96,7 +168,13 @@ impl Selection {
     }
 }
 
-fn make(work: &Path, kind: &str, content: &Selection, mirror: &str, reporter: &mut Reporter) -> Result<(), Error> {
+fn make(
+    work: &Path,
+    kind: &str,
+    content: &Selection,
+    mirror: &str,
+    reporter: &mut Reporter,
+) -> Result<(), Error> {
     let log = work.join(cache::LOG);
     reporter.step(&format!("{kind}: fetching packages"));
     let root = work.join("root");
@@ -120,12 +198,21 @@ fn make(work: &Path, kind: &str, content: &Selection, mirror: &str, reporter: &m
         files.push(copy(&source, &target, path)?);
     }
     unpack(&files, &log)?;
-    for name in ["modules.order", "modules.builtin", "modules.builtin.modinfo"] {
+    for name in [
+        "modules.order",
+        "modules.builtin",
+        "modules.builtin.modinfo",
+    ] {
         copy(&source, &target, name)?;
     }
     depmod(&tree, &version, &log)?;
     keep_index(&target)?;
-    firmware(&root.join("usr/lib/firmware"), &tree.join("lib/firmware"), &target, &chosen)?;
+    firmware(
+        &root.join("usr/lib/firmware"),
+        &tree.join("lib/firmware"),
+        &target,
+        &chosen,
+    )?;
     let vmlinuz = work.join("vmlinuz");
     let built = root.join(format!("boot/vmlinuz-{version}"));
     fs::copy(&built, &vmlinuz).map_err(Error::file("copying", &built))?;
@@ -138,7 +225,9 @@ fn make(work: &Path, kind: &str, content: &Selection, mirror: &str, reporter: &m
 fn version(root: &Path) -> Result<String, Error> {
     let dir = root.join("usr/lib/modules");
     let entries = fs::read_dir(&dir).map_err(Error::file("reading", &dir))?;
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.max().ok_or(Error::NoKernel(dir))
 }
 
@@ -163,13 +252,21 @@ fn choose(source: &Path, version: &str, content: &Selection) -> Result<BTreeSet<
 }
 
 /// The closure over `modules.dep`, or the name of a module that is nowhere.
-fn select(dep: &str, builtin: &str, modules: &[&str], folders: &[&str]) -> Result<BTreeSet<String>, String> {
+fn select(
+    dep: &str,
+    builtin: &str,
+    modules: &[&str],
+    folders: &[&str],
+) -> Result<BTreeSet<String>, String> {
     let needs: BTreeMap<&str, Vec<&str>> = dep
         .lines()
         .filter_map(|line| line.split_once(':'))
         .map(|(file, needs)| (file, needs.split_ascii_whitespace().collect()))
         .collect();
-    let by_name: BTreeMap<String, &str> = needs.keys().map(|file| (module_name(file), *file)).collect();
+    let by_name: BTreeMap<String, &str> = needs
+        .keys()
+        .map(|file| (module_name(file), *file))
+        .collect();
     let built_in: BTreeSet<String> = builtin.lines().map(module_name).collect();
     let mut wanted: BTreeSet<&str> = needs
         .keys()
@@ -184,7 +281,9 @@ fn select(dep: &str, builtin: &str, modules: &[&str], folders: &[&str]) -> Resul
             None => return Err((*module).to_owned()),
         }
     }
-    let with_needs = wanted.iter().flat_map(|file| needs[file].iter().copied().chain([*file]));
+    let with_needs = wanted
+        .iter()
+        .flat_map(|file| needs[file].iter().copied().chain([*file]));
     Ok(with_needs.map(str::to_owned).collect())
 }
 
@@ -204,7 +303,10 @@ fn copy(source: &Path, target: &Path, path: &str) -> Result<PathBuf, Error> {
 
 /// Plain modules: the initrd as a whole compresses better, and loading needs no second decoder.
 fn unpack(files: &[PathBuf], log: &Path) -> Result<(), Error> {
-    let packed: Vec<_> = files.iter().filter(|file| file.extension().is_some_and(|e| e == "xz")).collect();
+    let packed: Vec<_> = files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "xz"))
+        .collect();
     for some in packed.chunks(200) {
         tool::XZ.run("unpacking modules", log, |command| {
             command.args(["-d", "-T0"]).args(some);
@@ -215,8 +317,16 @@ fn unpack(files: &[PathBuf], log: &Path) -> Result<(), Error> {
 
 /// The agent reads the text files; depmod's other tables are dead weight.
 fn keep_index(dir: &Path) -> Result<(), Error> {
-    let keep = ["modules.dep", "modules.alias", "modules.builtin", "modules.softdep"];
-    for entry in fs::read_dir(dir).map_err(Error::file("reading", dir))?.flatten() {
+    let keep = [
+        "modules.dep",
+        "modules.alias",
+        "modules.builtin",
+        "modules.softdep",
+    ];
+    for entry in fs::read_dir(dir)
+        .map_err(Error::file("reading", dir))?
+        .flatten()
+    {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.starts_with("modules.") && !keep.contains(&name.as_ref()) {
@@ -227,7 +337,12 @@ fn keep_index(dir: &Path) -> Result<(), Error> {
 }
 
 /// Of thousands of firmware files, those that the chosen modules name.
-fn firmware(source: &Path, target: &Path, modules: &Path, chosen: &BTreeSet<String>) -> Result<(), Error> {
+fn firmware(
+    source: &Path,
+    target: &Path,
+    modules: &Path,
+    chosen: &BTreeSet<String>,
+) -> Result<(), Error> {
     for module in chosen {
         let path = modules.join(module.trim_end_matches(".xz"));
         let data = fs::read(&path).map_err(Error::file("reading", &path))?;
@@ -248,7 +363,9 @@ fn firmware_names(module: &[u8]) -> Vec<String> {
     let names = strings.filter_map(|string| string.strip_prefix(MARK));
     names
         .filter_map(|name| String::from_utf8(name.to_vec()).ok())
-        .filter(|name| !name.is_empty() && !name.starts_with('/') && !name.split('/').any(|part| part == ".."))
+        .filter(|name| {
+            !name.is_empty() && !name.starts_with('/') && !name.split('/').any(|part| part == "..")
+        })
         .collect()
 }
 
@@ -264,7 +381,13 @@ mod tests {
 
     #[test]
     fn modules_come_with_what_they_need() {
-        let chosen = select(DEP, "kernel/drivers/nvme/host/nvme.ko\n", &["virtio-net", "nvme"], &[]).unwrap();
+        let chosen = select(
+            DEP,
+            "kernel/drivers/nvme/host/nvme.ko\n",
+            &["virtio-net", "nvme"],
+            &[],
+        )
+        .unwrap();
         let names: Vec<_> = chosen.iter().map(|file| module_name(file)).collect();
         assert_eq!(names, ["virtio_net", "failover", "net_failover"]);
     }

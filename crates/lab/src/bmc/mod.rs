@@ -101,8 +101,12 @@ struct Memory {
 enum BiosChange {
     Never,
     /// Waits for a boot after this many.
-    Pending { boots: u64 },
-    Applied { at: Timestamp },
+    Pending {
+        boots: u64,
+    },
+    Applied {
+        at: Timestamp,
+    },
 }
 
 /// The parts whose firmware can be updated.
@@ -114,7 +118,10 @@ impl Bmc {
         Arc::new(Self {
             server: config.server,
             personality: p,
-            credentials: Credentials { user: config.user, password: config.password },
+            credentials: Credentials {
+                user: config.user,
+                password: config.password,
+            },
             mac: config.mac,
             addresses: config.addresses,
             restart: config.restart,
@@ -128,7 +135,11 @@ impl Bmc {
                 asset_tag: String::new(),
                 indicator: "Off".into(),
                 clock_ahead: SignedDuration::ZERO,
-                versions: [(COMPONENTS[0], p.bios_version.into()), (COMPONENTS[1], p.bmc_version.into())].into(),
+                versions: [
+                    (COMPONENTS[0], p.bios_version.into()),
+                    (COMPONENTS[1], p.bmc_version.into()),
+                ]
+                .into(),
                 verify_certificate: false,
                 media_user: None,
                 secure_boot_mode: "UserMode",
@@ -150,7 +161,9 @@ impl Bmc {
     /// The BMC's own clock, which clients may set.
     pub(crate) fn now(&self) -> Timestamp {
         let ahead = self.memory().clock_ahead;
-        Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
+        Timestamp::now()
+            .saturating_add(ahead)
+            .unwrap_or(Timestamp::MAX)
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -183,7 +196,11 @@ impl Credentials {
 pub(crate) fn same(given: &[u8], kept: &[u8]) -> bool {
     let mut differs = u8::from(given.len() != kept.len());
     for (i, byte) in given.iter().enumerate() {
-        let other = if kept.is_empty() { 0 } else { kept[i % kept.len()] };
+        let other = if kept.is_empty() {
+            0
+        } else {
+            kept[i % kept.len()]
+        };
         differs |= std::hint::black_box(byte ^ other);
     }
     std::hint::black_box(differs) == 0

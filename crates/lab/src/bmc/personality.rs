@@ -38,7 +38,6 @@ pub struct Personality {
 
     // What it insists on.
     pub etag: Etag,
-    pub if_match_required: bool,
     /// What must be in a change of `Boot` that names a target.
     pub boot_needs: &'static [&'static str],
     /// What must be in `InsertMedia` beside the image.
@@ -49,6 +48,8 @@ pub struct Personality {
     pub insert_is_task: bool,
 
     // How it refuses.
+    /// A change without `If-Match`; without it that is fine.
+    pub if_match_missing: Option<Refused>,
     pub sessions_full: Refused,
     pub not_ready: Refused,
     /// On while on, off while off; without it both succeed and do nothing.
@@ -169,7 +170,11 @@ const GENERIC: Personality = Personality {
     nic: "nic",
     media: Bay {
         of: Owner::System,
-        slots: &[Slot { id: "Cd", media_types: CD, insert: Insert::Action }],
+        slots: &[Slot {
+            id: "Cd",
+            media_types: CD,
+            insert: Insert::Action,
+        }],
     },
     resets: &Reset::ALL,
     boot_targets: TARGETS,
@@ -177,7 +182,6 @@ const GENERIC: Personality = Personality {
     expand: true,
     max_sessions: 32,
     etag: Etag::Strong,
-    if_match_required: false,
     boot_needs: &[],
     insert_needs: &[],
     empty_body_refused: false,
@@ -185,6 +189,7 @@ const GENERIC: Personality = Personality {
     sessions_full: SESSIONS_FULL,
     not_ready: NOT_READY,
     power_repeated: None,
+    if_match_missing: None,
     slot_occupied: None,
     slot_empty: None,
     unlicensed: None,
@@ -209,8 +214,16 @@ pub static ALL: &[Personality] = &[
         media: Bay {
             of: Owner::System,
             slots: &[
-                Slot { id: "1", media_types: &["CD", "DVD", "USBStick"], insert: Insert::Action },
-                Slot { id: "2", media_types: &["CD", "DVD", "USBStick"], insert: Insert::Never },
+                Slot {
+                    id: "1",
+                    media_types: &["CD", "DVD", "USBStick"],
+                    insert: Insert::Action,
+                },
+                Slot {
+                    id: "2",
+                    media_types: &["CD", "DVD", "USBStick"],
+                    insert: Insert::Never,
+                },
             ],
         },
         resets: &[
@@ -268,8 +281,16 @@ pub static ALL: &[Personality] = &[
         media: Bay {
             of: Owner::Manager,
             slots: &[
-                Slot { id: "1", media_types: USB, insert: Insert::Never },
-                Slot { id: "2", media_types: CD, insert: Insert::Action },
+                Slot {
+                    id: "1",
+                    media_types: USB,
+                    insert: Insert::Never,
+                },
+                Slot {
+                    id: "2",
+                    media_types: CD,
+                    insert: Insert::Action,
+                },
             ],
         },
         resets: &[
@@ -317,7 +338,11 @@ pub static ALL: &[Personality] = &[
         nic: "",
         media: Bay {
             of: Owner::Manager,
-            slots: &[Slot { id: "VirtualMedia1", media_types: &["CD", "USBStick"], insert: Insert::Action }],
+            slots: &[Slot {
+                id: "VirtualMedia1",
+                media_types: &["CD", "USBStick"],
+                insert: Insert::Action,
+            }],
         },
         resets: &[
             Reset::On,
@@ -333,7 +358,6 @@ pub static ALL: &[Personality] = &[
         expand: false,
         max_sessions: 16,
         etag: Etag::WeakGivenStrongWanted,
-        if_match_required: true,
         boot_needs: &["BootSourceOverrideEnabled"],
         insert_needs: &["TransferProtocolType"],
         insert_is_task: true,
@@ -360,7 +384,11 @@ pub static ALL: &[Personality] = &[
         nic: "",
         media: Bay {
             of: Owner::Manager,
-            slots: &[Slot { id: "EXT1", media_types: CD, insert: Insert::Patch }],
+            slots: &[Slot {
+                id: "EXT1",
+                media_types: CD,
+                insert: Insert::Patch,
+            }],
         },
         resets: &[
             Reset::On,
@@ -375,6 +403,46 @@ pub static ALL: &[Personality] = &[
         boot_needs: &["BootSourceOverrideEnabled", "BootSourceOverrideMode"],
         ..GENERIC
     },
+    Personality {
+        name: "fujitsu",
+        vendor: "Fujitsu",
+        manufacturer: "FUJITSU",
+        model: "PRIMERGY RX2540 M6",
+        sku: "ABN:K1LAB",
+        bmc_model: "iRMC S6",
+        bmc_version: "1.30S",
+        bios_version: "V1.0.0.0 R1.20.0",
+        system: "0",
+        manager: "iRMC",
+        chassis: "0",
+        storage: "1000",
+        nic: "",
+        media: Bay {
+            of: Owner::System,
+            slots: &[Slot {
+                id: "0",
+                media_types: CD,
+                insert: Insert::Action,
+            }],
+        },
+        resets: &[
+            Reset::On,
+            Reset::ForceOff,
+            Reset::GracefulShutdown,
+            Reset::GracefulRestart,
+            Reset::ForceRestart,
+            Reset::Nmi,
+            Reset::PushPowerButton,
+            Reset::PowerCycle,
+        ],
+        max_sessions: 16,
+        if_match_missing: Some(Refused {
+            status: 412,
+            id: "Base.1.18.PreconditionRequired",
+            text: "A change needs an If-Match header with the ETag of the resource.",
+        }),
+        ..GENERIC
+    },
 ];
 
 #[cfg(test)]
@@ -384,13 +452,26 @@ mod tests {
     #[test]
     fn every_row_has_one_drive_and_can_be_installed_on() {
         for p in ALL {
-            let drives = p.media.slots.iter().filter(|slot| slot.insert != Insert::Never);
-            assert_eq!(drives.count(), 1, "{}: the chassis has one virtual drive", p.name);
+            let drives = p
+                .media
+                .slots
+                .iter()
+                .filter(|slot| slot.insert != Insert::Never);
+            assert_eq!(
+                drives.count(),
+                1,
+                "{}: the chassis has one virtual drive",
+                p.name
+            );
             for needed in [Reset::On, Reset::ForceOff, Reset::ForceRestart] {
                 assert!(p.resets.contains(&needed), "{}: {needed:?}", p.name);
             }
             for needed in ["Pxe", "Hdd", "Cd"] {
-                assert!(p.boot_targets.iter().any(|(name, _)| *name == needed), "{}: {needed}", p.name);
+                assert!(
+                    p.boot_targets.iter().any(|(name, _)| *name == needed),
+                    "{}: {needed}",
+                    p.name
+                );
             }
             assert!(std::ptr::eq(Personality::named(p.name).unwrap(), p));
         }

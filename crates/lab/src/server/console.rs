@@ -1,9 +1,13 @@
 //! A server's serial console: what it prints, as it prints it, and the keyboard.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{broadcast, mpsc};
+use tracing::warn;
 
 /// Both ends that a person or Serial-over-LAN holds. Everything printed is also in the log file.
 #[derive(Debug, Clone)]
@@ -42,5 +46,36 @@ impl Console {
 
     pub fn log(&self) -> &Path {
         &self.log
+    }
+}
+
+/// Where a board prints: to the log, and to whoever watches.
+#[derive(Clone)]
+pub struct Screen {
+    output: broadcast::Sender<Bytes>,
+    log: Option<Arc<Mutex<File>>>,
+}
+
+impl Screen {
+    pub fn open(output: broadcast::Sender<Bytes>, log: &Path) -> Self {
+        let file = OpenOptions::new().create(true).append(true).open(log);
+        if let Err(error) = &file {
+            warn!(path = %log.display(), %error, "console log not opened");
+        }
+        Self { output, log: file.ok().map(|file| Arc::new(Mutex::new(file))) }
+    }
+
+    pub fn print(&self, bytes: Bytes) {
+        if let Some(log) = &self.log
+            && let Err(error) = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+        {
+            warn!(%error, "console log not written");
+        }
+        // No watcher is no error.
+        _ = self.output.send(bytes);
+    }
+
+    pub fn line(&self, text: &str) {
+        self.print(Bytes::from(format!("{text}\r\n")));
     }
 }

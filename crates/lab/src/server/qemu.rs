@@ -13,7 +13,7 @@ use vm::{Accel, Bus, Cdrom, CdromBus, Disk, Event, Format, Machine, NicEnd, Smbi
 
 use super::boot::{Device, Plan};
 use super::chassis::{Media, Wires};
-use super::console::{BoardEnd, Console};
+use super::console::{BoardEnd, Console, Screen};
 use super::{Action, Board, News};
 use crate::bmc::media::{Address, Fetcher, Wanted};
 use crate::hardware::{Firmware, Network};
@@ -154,7 +154,7 @@ impl Qemu {
             }
             let events = machine.events();
             let (screen, keyboard) = machine.console().await?.into_split();
-            let relay = tokio::spawn(relay(screen, self.output.clone()));
+            let relay = tokio::spawn(relay(screen, Screen::open(self.output.clone(), &self.home.join("console.log"))));
             machine.resume().await?;
             let began = Instant::now();
             Ok::<_, vm::Error>(Running { machine, events, keyboard, relay, began, next_order: None })
@@ -222,6 +222,7 @@ impl Qemu {
             product: Some("Lab server".into()),
         };
         spec.paused = true;
+        spec.log_console = false;
         spec
     }
 
@@ -325,7 +326,7 @@ impl Qemu {
             }
             Event::IoError { disk, write } => {
                 let what = if write { "write" } else { "read" };
-                debug!(server = name, disk, what, "disk error given to the guest");
+                self.say(News::Trouble(format!("{disk}: a {what} failed"))).await;
             }
             Event::Panicked => self.say(News::Trouble("the guest's kernel panicked".into())).await,
             Event::Running | Event::Paused | Event::PowerButton | Event::Shutdown { .. } | Event::Tray { .. } => {}
@@ -358,12 +359,11 @@ fn nic_id(network: Network) -> &'static str {
     network.bridge()
 }
 
-/// Carries what the guest prints to whoever watches. QEMU itself writes the log.
-async fn relay(mut screen: tokio::net::unix::OwnedReadHalf, output: broadcast::Sender<Bytes>) {
+/// Carries what the guest prints to the log and to whoever watches.
+async fn relay(mut serial: tokio::net::unix::OwnedReadHalf, screen: Screen) {
     let mut buffer = vec![0; 4096];
-    while let Ok(length @ 1..) = screen.read(&mut buffer).await {
-        // No watcher is no error.
-        _ = output.send(Bytes::copy_from_slice(&buffer[..length]));
+    while let Ok(length @ 1..) = serial.read(&mut buffer).await {
+        screen.print(Bytes::copy_from_slice(&buffer[..length]));
     }
 }
 

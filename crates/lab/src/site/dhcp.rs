@@ -17,7 +17,7 @@ use tracing::{debug, error, info, trace, warn};
 
 use super::book::Book;
 use super::store::{Done, Store};
-use super::{Config, Error, arp, chain};
+use super::{Config, Error, arp};
 
 /// Larger than any DHCP packet that comes unfragmented.
 const BUFFER: usize = 2048;
@@ -239,7 +239,7 @@ impl Shell {
         match timeout(SEND_WITHIN, self.frames.send(frame)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                debug!(link = self.link, error = %chain(&error), "a frame was not sent");
+                debug!(link = self.link, error = %model::chain(&error), "a frame was not sent");
             }
             Err(_) => debug!(link = self.link, "a frame was not sent: the queue is full"),
         }

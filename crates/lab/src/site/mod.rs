@@ -104,7 +104,7 @@ impl Site {
             let stopped = stopped.clone();
             async move {
                 if let Err(error) = dhcp.run(stopped).await {
-                    error!(link, error = %chain(&error), "the site's DHCP ended");
+                    error!(link, error = %model::chain(&error), "the site's DHCP ended");
                 }
             }
         });
@@ -125,16 +125,4 @@ impl Site {
             warn!("the site did not stop in time");
         }
     }
-}
-
-/// An error with its causes, for one line of log.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

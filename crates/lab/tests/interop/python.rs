@@ -19,10 +19,17 @@ pub fn interpreter() -> PathBuf {
     if !python.exists() {
         std::fs::create_dir_all(&home).unwrap();
         // Made aside and moved, so that what is there is whole; the loser of a race uses the winner's.
-        let making = tempfile::Builder::new().prefix("making-").tempdir_in(&home).unwrap();
+        let making = tempfile::Builder::new()
+            .prefix("making-")
+            .tempdir_in(&home)
+            .unwrap();
         make(making.path());
         if let Err(error) = std::fs::rename(making.path(), &ready) {
-            assert!(python.exists(), "move the environment to {}: {error}", ready.display());
+            assert!(
+                python.exists(),
+                "move the environment to {}: {error}",
+                ready.display()
+            );
         }
     }
     python
@@ -34,11 +41,18 @@ fn make(at: &Path) {
     let list = at.join("requirements.txt");
     std::fs::write(&list, REQUIREMENTS).unwrap();
     let needs = "the interop tests need the package index on their first run";
-    run(Command::new(at.join("bin/python")).args(["-m", "pip", "install", "--quiet", "-r"]).arg(&list), needs);
+    run(
+        Command::new(at.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "-r"])
+            .arg(&list),
+        needs,
+    );
 }
 
 fn run(command: &mut Command, needs: &str) {
-    let output = command.output().unwrap_or_else(|error| panic!("{needs}: {command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{needs}: {command:?}: {error}"));
     assert!(
         output.status.success(),
         "{needs}: {command:?} failed\n{}{}",
@@ -48,8 +62,9 @@ fn run(command: &mut Command, needs: &str) {
 }
 
 fn cache() -> PathBuf {
-    std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).unwrap_or_else(|| {
-        let home = std::env::var_os("HOME").expect("HOME or XDG_CACHE_HOME says where the cache is");
-        PathBuf::from(home).join(".cache")
-    })
+    if let Some(cache) = std::env::var_os("XDG_CACHE_HOME") {
+        return cache.into();
+    }
+    let home = std::env::var_os("HOME").expect("HOME or XDG_CACHE_HOME says where the cache is");
+    PathBuf::from(home).join(".cache")
 }

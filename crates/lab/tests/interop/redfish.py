@@ -301,10 +301,8 @@ def bios_attributes_wait_for_a_reset(lab):
     bios.refresh()
     assert (bios.attributes["MemTest"], bios.attributes["NumCores"]) == ("Enabled", 3)
     assert bios.update_status.status == sushy_settings.UPDATE_SUCCESS
-    error = refused(lambda: bios.set_attribute("Nope", 1), exceptions.HTTPError)
-    # Where the weak ETag is refused first, sushy loses the second answer and tries once more without an ETag.
-    expected = ".PreconditionRequired" if lab.vendor == "supermicro" else ".PropertyUnknown"
-    assert error.code.endswith(expected), error.code
+    error = refused(lambda: bios.set_attribute("Nope", 1), exceptions.BadRequestError)
+    assert error.code.endswith(".PropertyUnknown"), error.code
     bios.reset_bios()
     lab.off()
     lab.on()
@@ -428,7 +426,13 @@ def the_bmc_is_reset_and_found_again(lab):
     manager = lab.root.get_manager()
     assert manager.firmware_version and manager.manager_type == sushy.ManagerType.BMC
     assert len(manager.ethernet_interfaces.get_members()) == 1
-    manager.set_datetime("2030-01-02T03:04:05Z")
+    new_year = "2030-01-02T03:04:05Z"
+    if lab.vendor == "fujitsu":
+        # sushy sets the clock without an ETag, and this vendor wants one.
+        assert refused(lambda: manager.set_datetime(new_year), exceptions.HTTPError).status_code == 412
+        manager._conn.patch(manager.path, data={"DateTime": new_year}, etag=manager._get_etag())
+    else:
+        manager.set_datetime(new_year)
     manager.refresh()
     assert str(manager.json["DateTime"]).startswith("2030-01-02T03:04:")
     first = lab.root._auth.get_session_key()

@@ -49,6 +49,11 @@ async fn sushy_drives_a_lenovo_xcc() {
     drive("lenovo").await;
 }
 
+#[tokio::test]
+async fn sushy_drives_a_fujitsu_irmc() {
+    drive("fujitsu").await;
+}
+
 const PASSWORD: &str = "pa55:word with spaces";
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -70,7 +75,9 @@ async fn drive(vendor: &str) {
         "http_image": format!("{}/image.iso", image_server(None).await),
         "https_image": format!("{}/image.iso", image_server(Some(self_signed().0)).await),
     });
-    let python = tokio::task::spawn_blocking(python::interpreter).await.unwrap();
+    let python = tokio::task::spawn_blocking(python::interpreter)
+        .await
+        .unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/redfish.py");
     let mut child = Command::new(python)
         .arg("-B")
@@ -81,10 +88,23 @@ async fn drive(vendor: &str) {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).await.unwrap();
-    let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await.expect("sushy is done in time").unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.to_string().as_bytes())
+        .await
+        .unwrap();
+    let output = tokio::time::timeout(LIMIT, child.wait_with_output())
+        .await
+        .expect("sushy is done in time")
+        .unwrap();
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{vendor}: sushy is not satisfied\n{}", String::from_utf8_lossy(&said));
+    assert!(
+        output.status.success(),
+        "{vendor}: sushy is not satisfied\n{}",
+        String::from_utf8_lossy(&said)
+    );
     served.stop().await;
 }
 
@@ -96,12 +116,26 @@ fn bmc(vendor: &str, dir: &std::path::Path) -> Arc<Bmc> {
         cpus: 4,
         memory_mib: 8192,
         nics: vec![
-            Nic { network: Network::Provisioning, mac: "52:54:00:00:00:01".parse().unwrap(), port: "p0".into() },
-            Nic { network: Network::Baremetal, mac: "52:54:00:00:00:02".parse().unwrap(), port: "b0".into() },
+            Nic {
+                network: Network::Provisioning,
+                mac: "52:54:00:00:00:01".parse().unwrap(),
+                port: "p0".into(),
+            },
+            Nic {
+                network: Network::Baremetal,
+                mac: "52:54:00:00:00:02".parse().unwrap(),
+                port: "b0".into(),
+            },
         ],
         disks: vec![
-            Disk { serial: "D1".into(), size_bytes: 20 << 30 },
-            Disk { serial: "D2".into(), size_bytes: 40 << 30 },
+            Disk {
+                serial: "D1".into(),
+                size_bytes: 20 << 30,
+            },
+            Disk {
+                serial: "D2".into(),
+                size_bytes: 40 << 30,
+            },
         ],
     };
     let faults = Faults::default();
@@ -127,7 +161,8 @@ fn bmc(vendor: &str, dir: &std::path::Path) -> Arc<Bmc> {
 
 /// TLS for a server on loopback, and its certificate as PEM.
 fn self_signed() -> (Arc<ServerConfig>, String) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
+    let made =
+        rcgen::generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -154,7 +189,9 @@ async fn image_server(tls: Option<Arc<ServerConfig>>) -> String {
             let (tls, app) = (TlsAcceptor::from(tls.clone()), app.clone());
             tokio::spawn(async move {
                 // A client that does not believe the certificate hangs up here.
-                let Ok(stream) = tls.accept(stream).await else { return };
+                let Ok(stream) = tls.accept(stream).await else {
+                    return;
+                };
                 let served = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
                 _ = served.await;

@@ -357,10 +357,10 @@ fn an_address_that_a_stranger_uses_is_not_given_out() {
 }
 
 #[test]
-fn a_wish_for_an_address_nobody_uses_is_granted() {
+fn a_wish_for_an_address_nobody_uses_is_granted_by_broadcast_if_so_wished() {
     let net = Net::new(2);
     let site = net.start(net.config());
-    let _client = net.udhcpc(0, &["-r", "10.77.0.52"]);
+    let _client = net.udhcpc(0, &["-B", "-r", "10.77.0.52"]);
     assert_eq!(net.line("bound")[1], "10.77.0.52");
     net.stop(site);
 }

@@ -27,7 +27,11 @@ pub fn short(name: &str, taken: &mut BTreeSet<[u8; 11]>) -> [u8; 11] {
         Some(_) | None => (upper.as_str(), ""),
     };
     let plain = |text: &str| !text.is_empty() && text.bytes().all(is_short_char);
-    if plain(base) && base.len() <= 8 && (extension.is_empty() || plain(extension)) && extension.len() <= 3 {
+    if plain(base)
+        && base.len() <= 8
+        && (extension.is_empty() || plain(extension))
+        && extension.len() <= 3
+    {
         let whole = joined(base, extension);
         if taken.insert(whole) {
             return whole;
@@ -35,7 +39,13 @@ pub fn short(name: &str, taken: &mut BTreeSet<[u8; 11]>) -> [u8; 11] {
     }
     let squeeze = |text: &str, limit| -> String {
         let chars = text.chars().filter(|c| *c != ' ' && *c != '.');
-        let plain = chars.map(|c| if c.is_ascii() && is_short_char(c as u8) { c } else { '_' });
+        let plain = chars.map(|c| {
+            if c.is_ascii() && is_short_char(c as u8) {
+                c
+            } else {
+                '_'
+            }
+        });
         plain.take(limit).collect()
     };
     let extension = squeeze(extension, 3);
@@ -77,10 +87,12 @@ pub fn long_entries(name: &str, short: &[u8; 11]) -> Vec<u8> {
     if shown(short) == name {
         return Vec::new();
     }
-    let checksum = short.iter().fold(0u8, |sum, byte| sum.rotate_right(1).wrapping_add(*byte));
+    let checksum = short
+        .iter()
+        .fold(0u8, |sum, byte| sum.rotate_right(1).wrapping_add(*byte));
     let mut units: Vec<u16> = name.encode_utf16().collect();
     let parts = units.len().div_ceil(CHARS_PER_ENTRY);
-    if units.len() % CHARS_PER_ENTRY != 0 {
+    if !units.len().is_multiple_of(CHARS_PER_ENTRY) {
         units.push(0);
         units.resize(parts * CHARS_PER_ENTRY, 0xFFFF);
     }
@@ -91,7 +103,10 @@ pub fn long_entries(name: &str, short: &[u8; 11]) -> Vec<u8> {
         entry[0] = last | (index as u8 + 1);
         entry[11] = 0x0F;
         entry[13] = checksum;
-        let places = (1..11).step_by(2).chain((14..26).step_by(2)).chain((28..32).step_by(2));
+        let places = (1..11)
+            .step_by(2)
+            .chain((14..26).step_by(2))
+            .chain((28..32).step_by(2));
         for (unit, at) in part.iter().zip(places) {
             entry[at..at + 2].copy_from_slice(&unit.to_le_bytes());
         }

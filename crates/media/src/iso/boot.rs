@@ -31,7 +31,9 @@ pub fn find<T>(image: &Image<T>) -> Result<Option<Found>, Error> {
         let file = &image.files[index];
         match &file.content {
             Content::Bytes(bytes) if bytes.len() >= 64 => {}
-            Content::Bytes(_) | Content::File { .. } => return Err(Error::BiosImage(file.path.clone())),
+            Content::Bytes(_) | Content::File { .. } => {
+                return Err(Error::BiosImage(file.path.clone()));
+            }
         }
     }
     let uefi = match image.boot.uefi.as_ref() {
@@ -51,7 +53,9 @@ impl Found {
     pub fn catalog(&self, file_starts: &[u32]) -> Catalog {
         Catalog {
             bios: self.bios.map(|index| file_starts[index]),
-            uefi: self.uefi.map(|(index, blocks)| (file_starts[index], blocks)),
+            uefi: self
+                .uefi
+                .map(|(index, blocks)| (file_starts[index], blocks)),
         }
     }
 }
@@ -91,7 +95,9 @@ fn validation(platform: u8) -> [u8; 32] {
     out[30] = 0x55;
     out[31] = 0xAA;
     let words = out.as_chunks::<2>().0.iter();
-    let sum = words.fold(0u16, |sum, word| sum.wrapping_add(u16::from_le_bytes(*word)));
+    let sum = words.fold(0u16, |sum, word| {
+        sum.wrapping_add(u16::from_le_bytes(*word))
+    });
     out[28..30].copy_from_slice(&sum.wrapping_neg().to_le_bytes());
     out
 }

@@ -59,10 +59,16 @@ pub enum Error {
     Label { label: String, limit: usize },
     #[error("publisher {0:?} is not up to 128 printable ASCII characters")]
     Publisher(String),
-    #[error("{path}: the name {name:?} is not allowed in an ISO image (empty, a dot name, or a control character)")]
+    #[error(
+        "{path}: the name {name:?} is not allowed in an ISO image (empty, a dot name, or a control character)"
+    )]
     Name { path: String, name: String },
     #[error("{path}: the name {name:?} is longer than {limit} characters")]
-    NameTooLong { path: String, name: String, limit: usize },
+    NameTooLong {
+        path: String,
+        name: String,
+        limit: usize,
+    },
     #[error("{path}: more than {} directories deep", tree::DEPTH)]
     TooDeep { path: String },
     #[error("{path}: is in the image twice, or is both a file and a directory")]
@@ -77,7 +83,9 @@ pub enum Error {
     NoBootImage(String),
     #[error("BIOS boot image {0} must be given as bytes of at least 64")]
     BiosImage(String),
-    #[error("UEFI boot image {path}: {len} bytes; El Torito counts up to 65535 blocks of 512 bytes")]
+    #[error(
+        "UEFI boot image {path}: {len} bytes; El Torito counts up to 65535 blocks of 512 bytes"
+    )]
     UefiImage { path: String, len: u64 },
 }
 
@@ -107,6 +115,10 @@ impl<T> Image<T> {
         Ok(Layout::new(extents, u64::from(plan.sectors) * SECTOR))
     }
 }
+
+/// Boot loaders read a CD in large steps through the BIOS and do not know its end; a step beyond it fails as a whole
+/// (GRUB then hands the kernel a damaged initrd). Other writers leave the same 300 KiB.
+const READ_AHEAD: u64 = 150;
 
 /// Where everything lies, in sectors.
 struct Plan {
@@ -180,6 +192,9 @@ impl Plan {
         }
         tree.place_files(&file_starts);
         let catalog = boot_files.map(|found| found.catalog(&file_starts));
+        if catalog.is_some() {
+            at += READ_AHEAD;
+        }
         let sectors = u32::try_from(at).map_err(|_| Error::ImageTooLarge)?;
         Ok(Self {
             path_tables,

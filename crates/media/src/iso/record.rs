@@ -33,12 +33,14 @@ pub struct Record<'a> {
 
 impl Record<'_> {
     pub fn encode(&self) -> Vec<u8> {
-        let padding = self.identifier.len() % 2 == 0;
+        let padding = self.identifier.len().is_multiple_of(2);
         let len = 33 + self.identifier.len() + usize::from(padding) + self.system_use.len();
         let mut out = Vec::with_capacity(len + 1);
         // A record has an even length; names are limited so that it fits.
         let total = len.next_multiple_of(2);
-        out.push(u8::try_from(total).expect("names are limited so that a record fits in 254 bytes"));
+        out.push(
+            u8::try_from(total).expect("names are limited so that a record fits in 254 bytes"),
+        );
         out.push(0);
         out.extend(both_u32(self.sector));
         out.extend(both_u32(self.len));

@@ -23,7 +23,9 @@ fn image(files: Vec<File<()>>) -> Image<()> {
 fn bytes(image: Image<()>) -> Vec<u8> {
     let mut out = Vec::new();
     let layout = image.layout().unwrap();
-    layout.write_to(&mut out, |()| Ok(std::io::empty())).unwrap();
+    layout
+        .write_to(&mut out, |()| Ok(std::io::empty()))
+        .unwrap();
     assert_eq!(out.len() as u64, layout.len());
     out
 }
@@ -47,7 +49,9 @@ fn read_all(iso: &[u8]) -> Vec<(String, Vec<u8>)> {
             let mut field = 33 + name_len + usize::from(name_len.is_multiple_of(2));
             while field + 4 < record_len {
                 if &record[field..field + 2] == b"NM" {
-                    let name = String::from_utf8(record[field + 5..field + record[field + 2] as usize].to_vec());
+                    let name = String::from_utf8(
+                        record[field + 5..field + record[field + 2] as usize].to_vec(),
+                    );
                     let path = format!("{prefix}{}", name.unwrap());
                     if record[25] & 2 == 2 {
                         walk(iso, start, size, &format!("{path}/"), out);
@@ -71,7 +75,10 @@ fn read_all(iso: &[u8]) -> Vec<(String, Vec<u8>)> {
 fn config_drive_label_keeps_its_case_in_both_name_spaces() {
     let iso = bytes(image(vec![file("openstack/latest/user_data", b"{}")]));
     assert_eq!(&iso[16 * 2048 + 40..16 * 2048 + 49], b"config-2 ");
-    assert_eq!(&iso[17 * 2048 + 40..17 * 2048 + 58], b"\0c\0o\0n\0f\0i\0g\0-\x002\0 ");
+    assert_eq!(
+        &iso[17 * 2048 + 40..17 * 2048 + 58],
+        b"\0c\0o\0n\0f\0i\0g\0-\x002\0 "
+    );
 }
 
 #[test]
@@ -82,20 +89,40 @@ fn same_input_gives_the_same_bytes() {
 
 #[test]
 fn file_of_four_gib_is_refused() {
-    let content = Content::File { token: (), len: 1 << 32 };
-    let big = File { path: "big".into(), content };
+    let content = Content::File {
+        token: (),
+        len: 1 << 32,
+    };
+    let big = File {
+        path: "big".into(),
+        content,
+    };
     let error = image(vec![big]).layout().unwrap_err();
-    assert_eq!(error.to_string(), "big: 4294967296 bytes; ISO 9660 holds files of less than 4 GiB");
+    assert_eq!(
+        error.to_string(),
+        "big: 4294967296 bytes; ISO 9660 holds files of less than 4 GiB"
+    );
 }
 
 #[test]
 fn bad_paths_are_refused() {
-    for path in ["", "/a", "a//b", "a/../b", "a\n", &"n".repeat(65), "1/2/3/4/5/6/7/8/x"] {
+    for path in [
+        "",
+        "/a",
+        "a//b",
+        "a/../b",
+        "a\n",
+        &"n".repeat(65),
+        "1/2/3/4/5/6/7/8/x",
+    ] {
         assert!(image(vec![file(path, b"")]).layout().is_err(), "{path:?}");
     }
     for pair in [["a", "a"], ["a", "a/b"], ["a/b", "a"]] {
         let files = pair.map(|path| file(path, b"")).to_vec();
-        assert!(matches!(image(files).layout(), Err(Error::Twice { .. })), "{pair:?}");
+        assert!(
+            matches!(image(files).layout(), Err(Error::Twice { .. })),
+            "{pair:?}"
+        );
     }
 }
 
@@ -114,13 +141,27 @@ fn boot_information_table_points_at_the_image_itself() {
     let mut iso = image(vec![file("a", &[1; 3000]), file("eltorito.img", &[7; 130])]);
     iso.boot.bios = Some("eltorito.img".into());
     let iso = bytes(iso);
-    let found = read_all(&iso).into_iter().find(|(path, _)| path == "eltorito.img");
+    let found = read_all(&iso)
+        .into_iter()
+        .find(|(path, _)| path == "eltorito.img");
     let boot = found.unwrap().1;
     let word = |at: usize| u32::from_le_bytes(boot[at..at + 4].try_into().unwrap());
     assert_eq!([word(8), word(16)], [16, 130]);
     let at = word(12) as usize * 2048;
     assert_eq!(iso[at..at + 130], boot[..]);
-    assert_eq!(word(20), 0x0707_0707u32.wrapping_mul(16).wrapping_add(0x0707));
+    assert_eq!(
+        word(20),
+        0x0707_0707u32.wrapping_mul(16).wrapping_add(0x0707)
+    );
+}
+
+#[test]
+fn boot_loader_reading_past_the_last_file_stays_inside_the_image() {
+    let mut iso = image(vec![file("eltorito.img", &[7; 130])]);
+    iso.boot.bios = Some("eltorito.img".into());
+    let layout = iso.layout().unwrap();
+    let last = layout.extents().last().unwrap();
+    assert!(layout.len() - (last.offset + last.content.len()) >= 64 << 10);
 }
 
 proptest! {

@@ -73,7 +73,12 @@ impl Tree {
         Ok(tree)
     }
 
-    fn grow(&mut self, parent: usize, identifier: [Vec<u8>; 2], branches: BTreeMap<String, Branch>) -> usize {
+    fn grow(
+        &mut self,
+        parent: usize,
+        identifier: [Vec<u8>; 2],
+        branches: BTreeMap<String, Branch>,
+    ) -> usize {
         let here = self.dirs.len();
         self.dirs.push(Dir {
             parent,
@@ -84,12 +89,19 @@ impl Tree {
         let mut taken = BTreeSet::new();
         for (name, branch) in branches {
             let is_dir = matches!(branch, Branch::Dir(_));
-            let identifier = [names::level_one(&name, is_dir, &mut taken), names::joliet(&name)];
+            let identifier = [
+                names::level_one(&name, is_dir, &mut taken),
+                names::joliet(&name),
+            ];
             let node = match branch {
                 Branch::File(index) => Node::File(index),
                 Branch::Dir(below) => Node::Dir(self.grow(here, identifier.clone(), below)),
             };
-            self.dirs[here].entries.push(Entry { name, identifier, node });
+            self.dirs[here].entries.push(Entry {
+                name,
+                identifier,
+                node,
+            });
         }
         here
     }
@@ -100,10 +112,12 @@ impl Tree {
         let mut next = 0;
         while next < order.len() {
             let here = order[next];
-            order.extend(self.sorted(here, space).into_iter().filter_map(|entry| match entry.node {
-                Node::Dir(index) => Some(index),
-                Node::File(_) => None,
-            }));
+            order.extend(self.sorted(here, space).into_iter().filter_map(
+                |entry| match entry.node {
+                    Node::Dir(index) => Some(index),
+                    Node::File(_) => None,
+                },
+            ));
             next += 1;
         }
         order
@@ -172,7 +186,10 @@ impl Tree {
 
     pub fn directories(&self, space: Space, modified: u64) -> Vec<u8> {
         let order = &self.order[space.index()];
-        order.iter().flat_map(|&index| self.directory(index, space, modified)).collect()
+        order
+            .iter()
+            .flat_map(|&index| self.directory(index, space, modified))
+            .collect()
     }
 
     /// The root's record as the volume descriptor repeats it: without Rock Ridge fields.
@@ -224,7 +241,12 @@ impl Tree {
                 Node::File(index) => (self.files[index], false),
             };
             let fields = rock_ridge(Some(&entry.name), is_dir, if is_dir { 2 } else { 1 });
-            records.push(record(&entry.identifier[space.index()], place, is_dir, fields));
+            records.push(record(
+                &entry.identifier[space.index()],
+                place,
+                is_dir,
+                fields,
+            ));
         }
         let mut out = Vec::new();
         for record in records {
@@ -239,17 +261,28 @@ impl Tree {
     }
 }
 
-fn insert(root: &mut BTreeMap<String, Branch>, index: usize, path: &str, joliet: bool) -> Result<(), Error> {
-    let twice = || Error::Twice { path: path.to_owned() };
+fn insert(
+    root: &mut BTreeMap<String, Branch>,
+    index: usize,
+    path: &str,
+    joliet: bool,
+) -> Result<(), Error> {
+    let twice = || Error::Twice {
+        path: path.to_owned(),
+    };
     let parts: Vec<&str> = path.split('/').collect();
     let (name, dirs) = parts.split_last().expect("split gives at least one part");
     if dirs.len() > DEPTH {
-        return Err(Error::TooDeep { path: path.to_owned() });
+        return Err(Error::TooDeep {
+            path: path.to_owned(),
+        });
     }
     let mut here = root;
     for dir in dirs {
         names::check(path, dir, joliet)?;
-        let branch = here.entry((*dir).to_owned()).or_insert_with(|| Branch::Dir(BTreeMap::new()));
+        let branch = here
+            .entry((*dir).to_owned())
+            .or_insert_with(|| Branch::Dir(BTreeMap::new()));
         here = match branch {
             Branch::Dir(below) => below,
             Branch::File(_) => return Err(twice()),

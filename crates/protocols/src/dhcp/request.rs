@@ -167,7 +167,7 @@ impl Request {
 }
 
 /// The first label of the name a client gives itself, if it can be a DNS label.
-fn hostname(name: &str) -> Option<String> {
+pub(super) fn hostname(name: &str) -> Option<String> {
     let label = name.split('.').next()?;
     let fits = (1..=63).contains(&label.len())
         && label

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::body::Body;
 use super::messages::Problem;
 use super::path::{ATTRIBUTES, Action, Resource};
-use super::{Answer, etag, link, refused};
+use super::{Answer, etag, link, tell};
 use crate::bmc::{BiosChange, Bmc};
 use crate::server::chassis::Attributes;
 use crate::server::{Event, View};
@@ -86,8 +86,10 @@ pub async fn change(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Prob
         wanted
     });
     body.finish(known)?;
-    let Some(attributes) = attributes else { return Ok(()) };
-    bmc.server.tell(Event::SetBios(attributes)).await.map_err(refused)?;
+    let Some(attributes) = attributes else {
+        return Ok(());
+    };
+    tell(bmc, Event::SetBios(attributes)).await?;
     bmc.memory().bios_change = BiosChange::Pending { boots: view.boots };
     Ok(())
 }
@@ -95,7 +97,7 @@ pub async fn change(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Prob
 pub async fn reset(bmc: &Bmc, body: Body) -> Result<Answer, Problem> {
     body.finish(&Value::Null)?;
     let boots = bmc.server.view().boots;
-    bmc.server.tell(Event::ResetBios).await.map_err(refused)?;
+    tell(bmc, Event::ResetBios).await?;
     bmc.memory().bios_change = BiosChange::Pending { boots };
     Ok(Answer::no_content())
 }
@@ -132,8 +134,16 @@ pub fn render_registry(bmc: &Bmc) -> Value {
                 Value::Bool(_) => entry["Type"] = "Boolean".into(),
                 other => {
                     let allowed = choices(other.as_str().unwrap_or_default());
-                    entry["Type"] = if allowed.is_empty() { "String" } else { "Enumeration" }.into();
-                    entry["Value"] = allowed.iter().map(|v| json!({"ValueName": v, "ValueDisplayName": v})).collect();
+                    entry["Type"] = if allowed.is_empty() {
+                        "String"
+                    } else {
+                        "Enumeration"
+                    }
+                    .into();
+                    entry["Value"] = allowed
+                        .iter()
+                        .map(|v| json!({"ValueName": v, "ValueDisplayName": v}))
+                        .collect();
                 }
             }
             entry

@@ -46,11 +46,21 @@ impl Said {
 
 impl Body {
     pub fn of_resource(fields: Map<String, Value>) -> Self {
-        Self { fields, of: Of::Resource, at: "#/".into(), problems: vec![] }
+        Self {
+            fields,
+            of: Of::Resource,
+            at: "#/".into(),
+            problems: vec![],
+        }
     }
 
     pub fn of_action(action: &'static str, fields: Map<String, Value>) -> Self {
-        Self { fields, of: Of::Action(action), at: "#/".into(), problems: vec![] }
+        Self {
+            fields,
+            of: Of::Action(action),
+            at: "#/".into(),
+            problems: vec![],
+        }
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -98,15 +108,19 @@ impl Body {
 
     pub fn texts(&mut self, name: &str) -> Option<Vec<String>> {
         let value = self.fields.remove(name)?;
-        let all: Option<Vec<String>> =
-            value.as_array().and_then(|list| list.iter().map(|item| item.as_str().map(String::from)).collect());
+        let all: Option<Vec<String>> = value.as_array().and_then(|list| {
+            list.iter()
+                .map(|item| item.as_str().map(String::from))
+                .collect()
+        });
         all.or_else(|| self.wrong_type(name, &value))
     }
 
     pub fn objects(&mut self, name: &str) -> Option<Vec<Map<String, Value>>> {
         let value = self.fields.remove(name)?;
-        let all: Option<Vec<_>> =
-            value.as_array().and_then(|list| list.iter().map(|item| item.as_object().cloned()).collect());
+        let all: Option<Vec<_>> = value
+            .as_array()
+            .and_then(|list| list.iter().map(|item| item.as_object().cloned()).collect());
         // Objects may hold secrets; the kind of thing is enough to know.
         all.or_else(|| self.wrong_type(name, &Value::from("(not a list of objects)")))
     }
@@ -124,9 +138,12 @@ impl Body {
     /// An object within. Give it back with [`Body::absorb`].
     pub fn object(&mut self, name: &str) -> Option<Self> {
         match self.fields.remove(name)? {
-            Value::Object(fields) => {
-                Some(Self { fields, of: Of::Resource, at: format!("{}{name}/", self.at), problems: vec![] })
-            }
+            Value::Object(fields) => Some(Self {
+                fields,
+                of: Of::Resource,
+                at: format!("{}{name}/", self.at),
+                problems: vec![],
+            }),
             other => self.wrong_type(name, &other),
         }
     }
@@ -148,58 +165,88 @@ impl Body {
         }
         let (row, message) = match self.of {
             Of::Resource => (&m::PROPERTY_MISSING, m::PROPERTY_MISSING.with(&[name])),
-            Of::Action(action) => (&m::PARAMETER_MISSING, m::PARAMETER_MISSING.with(&[action, name])),
+            Of::Action(action) => (
+                &m::PARAMETER_MISSING,
+                m::PARAMETER_MISSING.with(&[action, name]),
+            ),
         };
         self.note(row, message, name);
     }
 
     pub fn not_in_list(&mut self, name: &str, value: &str, allowed: &[&str]) {
         let (row, message) = match self.of {
-            Of::Resource => {
-                (&m::PROPERTY_VALUE_NOT_IN_LIST, m::PROPERTY_VALUE_NOT_IN_LIST.with(&[&short(value), name]))
-            }
+            Of::Resource => (
+                &m::PROPERTY_VALUE_NOT_IN_LIST,
+                m::PROPERTY_VALUE_NOT_IN_LIST.with(&[&short(value), name]),
+            ),
             Of::Action(action) => (
                 &m::PARAMETER_VALUE_NOT_IN_LIST,
                 m::PARAMETER_VALUE_NOT_IN_LIST.with(&[&short(value), name, action]),
             ),
         };
-        self.note(row, message.because(format!("It can be {}.", allowed.join(", "))), name);
+        self.note(
+            row,
+            message.because(format!("It can be {}.", allowed.join(", "))),
+            name,
+        );
     }
 
     pub fn malformed(&mut self, name: &str, value: &str, cause: &str) {
         let (row, message) = match self.of {
-            Of::Resource => (&m::PROPERTY_VALUE_FORMAT, m::PROPERTY_VALUE_FORMAT.with(&[&short(value), name])),
-            Of::Action(action) => {
-                (&m::PARAMETER_VALUE_FORMAT, m::PARAMETER_VALUE_FORMAT.with(&[&short(value), name, action]))
-            }
+            Of::Resource => (
+                &m::PROPERTY_VALUE_FORMAT,
+                m::PROPERTY_VALUE_FORMAT.with(&[&short(value), name]),
+            ),
+            Of::Action(action) => (
+                &m::PARAMETER_VALUE_FORMAT,
+                m::PARAMETER_VALUE_FORMAT.with(&[&short(value), name, action]),
+            ),
         };
         self.note(row, message.because(format!("{cause}.")), name);
     }
 
     pub fn conflict(&mut self, name: &str, with: &str) {
-        self.note(&m::PROPERTY_VALUE_CONFLICT, m::PROPERTY_VALUE_CONFLICT.with(&[name, with]), name);
+        self.note(
+            &m::PROPERTY_VALUE_CONFLICT,
+            m::PROPERTY_VALUE_CONFLICT.with(&[name, with]),
+            name,
+        );
     }
 
     pub fn wrong_type<T>(&mut self, name: &str, value: &Value) -> Option<T> {
         let value = short(&value.to_string());
         let (row, message) = match self.of {
-            Of::Resource => (&m::PROPERTY_VALUE_TYPE, m::PROPERTY_VALUE_TYPE.with(&[&value, name])),
-            Of::Action(action) => (&m::PARAMETER_VALUE_TYPE, m::PARAMETER_VALUE_TYPE.with(&[&value, name, action])),
+            Of::Resource => (
+                &m::PROPERTY_VALUE_TYPE,
+                m::PROPERTY_VALUE_TYPE.with(&[&value, name]),
+            ),
+            Of::Action(action) => (
+                &m::PARAMETER_VALUE_TYPE,
+                m::PARAMETER_VALUE_TYPE.with(&[&value, name, action]),
+            ),
         };
         self.note(row, message, name);
         None
     }
 
     fn note(&mut self, row: &Row, message: Message, name: &str) {
-        self.problems.push((row.status, message.about(format!("{}{name}", self.at))));
+        self.problems
+            .push((row.status, message.about(format!("{}{name}", self.at))));
     }
 
     /// `known` is the resource as it is read: what is in it, but was not asked for, cannot be written.
     pub fn finish(mut self, known: &Value) -> Result<(), Problem> {
         self.refuse_rest(known);
-        let Some((status, _)) = self.problems.first() else { return Ok(()) };
+        let Some((status, _)) = self.problems.first() else {
+            return Ok(());
+        };
         let mut problem = Problem::of(*status, m::GENERAL_ERROR.with(&[]));
-        problem.messages = self.problems.into_iter().map(|(_, message)| message).take(MOST).collect();
+        problem.messages = self
+            .problems
+            .into_iter()
+            .map(|(_, message)| message)
+            .take(MOST)
+            .collect();
         Err(problem)
     }
 
@@ -211,10 +258,14 @@ impl Body {
             }
             let shown = short(&name);
             let (row, message) = match self.of {
-                Of::Action(action) => (&m::PARAMETER_UNKNOWN, m::PARAMETER_UNKNOWN.with(&[action, &shown])),
-                Of::Resource if known.get(&name).is_some() => {
-                    (&m::PROPERTY_NOT_WRITABLE, m::PROPERTY_NOT_WRITABLE.with(&[&shown]))
-                }
+                Of::Action(action) => (
+                    &m::PARAMETER_UNKNOWN,
+                    m::PARAMETER_UNKNOWN.with(&[action, &shown]),
+                ),
+                Of::Resource if known.get(&name).is_some() => (
+                    &m::PROPERTY_NOT_WRITABLE,
+                    m::PROPERTY_NOT_WRITABLE.with(&[&shown]),
+                ),
                 Of::Resource => (&m::PROPERTY_UNKNOWN, m::PROPERTY_UNKNOWN.with(&[&shown])),
             };
             self.note(row, message, &shown);
@@ -240,17 +291,24 @@ mod tests {
     use serde_json::json;
 
     fn body(value: Value) -> Body {
-        let Value::Object(fields) = value else { panic!("an object") };
+        let Value::Object(fields) = value else {
+            panic!("an object")
+        };
         Body::of_resource(fields)
     }
 
     fn ids(problem: &Problem) -> Vec<String> {
-        problem.messages.iter().map(|m| m.id().rsplit('.').next().unwrap().into()).collect()
+        problem
+            .messages
+            .iter()
+            .map(|m| m.id().rsplit('.').next().unwrap().into())
+            .collect()
     }
 
     #[test]
     fn all_problems_are_reported_at_once_with_their_places() {
-        let mut body = body(json!({"A": 1, "B": {"C": "x"}, "Id": 1, "Odd": 1, "@odata.id": "ignored"}));
+        let mut body =
+            body(json!({"A": 1, "B": {"C": "x"}, "Id": 1, "Odd": 1, "@odata.id": "ignored"}));
         assert_eq!(body.text("A"), None);
         let mut inner = body.object("B").unwrap();
         assert_eq!(inner.one_of("C", &["y"]), None);
@@ -258,15 +316,30 @@ mod tests {
         let problem = body.finish(&json!({"Id": "1"})).unwrap_err();
         assert_eq!(
             ids(&problem),
-            ["PropertyValueTypeError", "PropertyValueNotInList", "PropertyNotWritable", "PropertyUnknown"]
+            [
+                "PropertyValueTypeError",
+                "PropertyValueNotInList",
+                "PropertyNotWritable",
+                "PropertyUnknown"
+            ]
         );
-        assert_eq!(problem.messages[1].render()["RelatedProperties"][0], "#/B/C");
+        assert_eq!(
+            problem.messages[1].render()["RelatedProperties"][0],
+            "#/B/C"
+        );
     }
 
     #[test]
     fn a_password_of_the_wrong_type_is_not_repeated() {
         let mut body = body(json!({"Password": 123_456}));
         assert!(body.secret("Password").is_none());
-        assert!(!body.finish(&json!({})).unwrap_err().render().to_string().contains("123456"));
+        assert!(
+            !body
+                .finish(&json!({}))
+                .unwrap_err()
+                .render()
+                .to_string()
+                .contains("123456")
+        );
     }
 }

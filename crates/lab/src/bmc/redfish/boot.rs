@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::body::{Body, Said};
 use super::messages::Problem;
-use super::refused;
+use super::tell;
 use crate::bmc::media::Address;
 use crate::bmc::personality::Target;
 use crate::bmc::{Bmc, Personality};
@@ -34,7 +34,10 @@ pub fn render(p: &Personality, view: &View) -> Value {
 }
 
 fn target_name(p: &Personality, device: Option<Device>) -> &'static str {
-    p.boot_targets.iter().find(|(_, target)| *target == device).map_or("None", |(name, _)| name)
+    p.boot_targets
+        .iter()
+        .find(|(_, target)| *target == device)
+        .map_or("None", |(name, _)| name)
 }
 
 const ENABLED: [&str; 3] = ["Disabled", "Once", "Continuous"];
@@ -45,7 +48,9 @@ const MODES: [&str; 2] = ["UEFI", "Legacy"];
 /// The order is one in which only the first can be refused: the firmware never is, and a target that needs UEFI
 /// is refused only where the firmware was not changed before it.
 pub fn read(bmc: &Bmc, body: &mut Body, known: &Value) -> Vec<Event> {
-    let Some(mut boot) = body.object("Boot") else { return vec![] };
+    let Some(mut boot) = body.object("Boot") else {
+        return vec![];
+    };
     let p = bmc.personality;
     let names: Vec<&str> = p.boot_targets.iter().map(|(name, _)| *name).collect();
     if boot.has("BootSourceOverrideTarget") {
@@ -56,10 +61,12 @@ pub fn read(bmc: &Bmc, body: &mut Body, known: &Value) -> Vec<Event> {
     let target = boot.one_of("BootSourceOverrideTarget", &names);
     let target = target.and_then(|name| p.boot_targets.iter().find(|(known, _)| *known == name));
     let enabled = boot.one_of("BootSourceOverrideEnabled", &ENABLED);
-    let firmware = boot.one_of("BootSourceOverrideMode", &MODES).map(|mode| match mode.as_str() {
-        "Legacy" => Firmware::Bios,
-        _ => Firmware::Uefi,
-    });
+    let firmware = boot
+        .one_of("BootSourceOverrideMode", &MODES)
+        .map(|mode| match mode.as_str() {
+            "Legacy" => Firmware::Bios,
+            _ => Firmware::Uefi,
+        });
     let http_uri = match boot.nullable_text("HttpBootUri") {
         Said::Nothing => None,
         Said::Text(uri) if !uri.is_empty() => {
@@ -70,12 +77,19 @@ pub fn read(bmc: &Bmc, body: &mut Body, known: &Value) -> Vec<Event> {
         }
         Said::Null | Said::Text(_) => Some(Event::SetHttpUri(None)),
     };
-    if target.is_some_and(|(_, device)| *device == Some(Device::UefiHttp)) && firmware == Some(Firmware::Bios) {
+    if target.is_some_and(|(_, device)| *device == Some(Device::UefiHttp))
+        && firmware == Some(Firmware::Bios)
+    {
         boot.conflict("BootSourceOverrideTarget", "BootSourceOverrideMode");
     }
     body.absorb(boot, &known["Boot"]);
     let boot = combine(bmc.server.view().boot, target, enabled.as_deref());
-    firmware.map(Event::SetFirmware).into_iter().chain(boot).chain(http_uri).collect()
+    firmware
+        .map(Event::SetFirmware)
+        .into_iter()
+        .chain(boot)
+        .chain(http_uri)
+        .collect()
 }
 
 /// What target and duration mean together, given what is in force.
@@ -96,12 +110,14 @@ fn combine(now: Option<Override>, target: Option<&Target>, enabled: Option<&str>
         Some((_, device)) => *device,
         None => now.map(|boot| boot.device),
     };
-    Some(Event::SetBoot(device.map(|device| Override { device, lasting })))
+    Some(Event::SetBoot(
+        device.map(|device| Override { device, lasting }),
+    ))
 }
 
 pub async fn apply(bmc: &Bmc, events: Vec<Event>) -> Result<(), Problem> {
     for event in events {
-        bmc.server.tell(event).await.map_err(refused)?;
+        tell(bmc, event).await?;
     }
     Ok(())
 }
@@ -115,16 +131,50 @@ mod tests {
         let over = |device, lasting| Some(Override { device, lasting });
         let cd = over(Device::Cd, Lasting::Continuous);
         let set = |boot| Some(Event::SetBoot(boot));
-        let (pxe, hdd, none) = (("Pxe", Some(Device::Pxe)), ("Hdd", Some(Device::Hdd)), ("None", None));
+        let (pxe, hdd, none) = (
+            ("Pxe", Some(Device::Pxe)),
+            ("Hdd", Some(Device::Hdd)),
+            ("None", None),
+        );
         let table = [
             ("nothing said", cd, None, None, None),
-            ("target alone", None, Some(&pxe), None, set(over(Device::Pxe, Lasting::Once))),
-            ("target keeps duration", cd, Some(&pxe), None, set(over(Device::Pxe, Lasting::Continuous))),
-            ("both", cd, Some(&hdd), Some("Once"), set(over(Device::Hdd, Lasting::Once))),
-            ("duration alone", cd, None, Some("Once"), set(over(Device::Cd, Lasting::Once))),
+            (
+                "target alone",
+                None,
+                Some(&pxe),
+                None,
+                set(over(Device::Pxe, Lasting::Once)),
+            ),
+            (
+                "target keeps duration",
+                cd,
+                Some(&pxe),
+                None,
+                set(over(Device::Pxe, Lasting::Continuous)),
+            ),
+            (
+                "both",
+                cd,
+                Some(&hdd),
+                Some("Once"),
+                set(over(Device::Hdd, Lasting::Once)),
+            ),
+            (
+                "duration alone",
+                cd,
+                None,
+                Some("Once"),
+                set(over(Device::Cd, Lasting::Once)),
+            ),
             ("duration of nothing", None, None, Some("Once"), set(None)),
             ("disabled", cd, None, Some("Disabled"), set(None)),
-            ("disabled with target", cd, Some(&hdd), Some("Disabled"), set(None)),
+            (
+                "disabled with target",
+                cd,
+                Some(&hdd),
+                Some("Disabled"),
+                set(None),
+            ),
             ("none", cd, Some(&none), Some("Once"), set(None)),
         ];
         for (name, now, target, enabled, want) in table {

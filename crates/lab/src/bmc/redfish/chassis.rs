@@ -81,7 +81,11 @@ pub fn render_power(bmc: &Bmc) -> Value {
 }
 
 pub fn render_thermal(bmc: &Bmc) -> Value {
-    let (inlet, cpu, fan) = if runs(bmc) { (23, 48, 5400) } else { (21, 24, 1200) };
+    let (inlet, cpu, fan) = if runs(bmc) {
+        (23, 48, 5400)
+    } else {
+        (21, 24, 1200)
+    };
     let path = Resource::Thermal.path(bmc.personality);
     let temperature = |n: usize, name: &str, context: &str, celsius: i32| {
         json!({

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use serde_json::Value;
 
 use super::messages::{self as m, Problem};
+use super::vendor;
 use crate::bmc::Personality;
 use crate::bmc::personality::Etag;
 
@@ -25,7 +26,10 @@ pub fn of(p: &Personality, resource: &Value) -> String {
 fn opaque(resource: &Value) -> String {
     let mut hasher = DefaultHasher::new();
     if let Value::Object(fields) = resource {
-        for (name, value) in fields.iter().filter(|(name, _)| !VOLATILE.contains(&name.as_str())) {
+        for (name, value) in fields
+            .iter()
+            .filter(|(name, _)| !VOLATILE.contains(&name.as_str()))
+        {
             (name, value.to_string()).hash(&mut hasher);
         }
     }
@@ -34,21 +38,28 @@ fn opaque(resource: &Value) -> String {
 
 /// Whether a change with this `If-Match` may go ahead.
 pub fn check(p: &Personality, if_match: Option<&str>, resource: &Value) -> Result<(), Problem> {
-    let wanted = match if_match.map(str::trim) {
-        None | Some("") if p.if_match_required => return Err(Problem::new(&m::PRECONDITION_REQUIRED, &[])),
-        None | Some("" | "*") => return Ok(()),
-        Some(wanted) => wanted,
+    let wanted = match (if_match.map(str::trim), p.if_match_missing) {
+        (None | Some(""), Some(no)) => return Err(vendor(&no)),
+        (None | Some(""), None) | (Some("*"), _) => return Ok(()),
+        (Some(wanted), _) => wanted,
     };
     let now = opaque(resource);
     let fits = wanted.split(',').map(str::trim).any(|tag| {
-        let (weak, tag) = tag.strip_prefix("W/").map_or((false, tag), |tag| (true, tag));
+        let (weak, tag) = tag
+            .strip_prefix("W/")
+            .map_or((false, tag), |tag| (true, tag));
         let same = tag.trim_matches('"') == now;
         match p.etag {
             Etag::Weak => same,
             Etag::Strong | Etag::WeakGivenStrongWanted => same && !weak,
         }
     });
-    if fits { Ok(()) } else { Err(Problem::new(&m::PRECONDITION_FAILED, &[])) }
+    if fits {
+        Ok(())
+    } else {
+        Err(Problem::new(&m::PRECONDITION_FAILED, &[])
+            .because("The ETag was given for another state of the resource."))
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +71,8 @@ mod tests {
     #[test]
     fn tags_follow_what_a_client_can_change() {
         let p = &ALL[0];
-        let tag = |power: &str, boot: &str| of(p, &json!({"PowerState": power, "Boot": {"T": boot}}));
+        let tag =
+            |power: &str, boot: &str| of(p, &json!({"PowerState": power, "Boot": {"T": boot}}));
         assert_eq!(tag("On", "Cd"), tag("Off", "Cd"));
         assert_ne!(tag("On", "Cd"), tag("On", "Hdd"));
     }
@@ -72,11 +84,25 @@ mod tests {
         let weak = format!("W/{strong}");
         for p in ALL {
             let ok = |tag: &str| check(p, Some(tag), &resource).is_ok();
-            assert!(ok(&strong) && ok("*") && ok(&format!("\"other\", {strong}")), "{}", p.name);
+            assert!(
+                ok(&strong) && ok("*") && ok(&format!("\"other\", {strong}")),
+                "{}",
+                p.name
+            );
             assert_eq!(ok(&weak), p.etag == Etag::Weak, "{}", p.name);
             assert!(!ok("\"other\"") && !ok("other"), "{}", p.name);
-            assert_eq!(check(p, None, &resource).is_ok(), !p.if_match_required, "{}", p.name);
-            assert_eq!(check(p, Some(""), &resource).is_ok(), !p.if_match_required, "{}", p.name);
+            assert_eq!(
+                check(p, None, &resource).is_ok(),
+                p.if_match_missing.is_none(),
+                "{}",
+                p.name
+            );
+            assert_eq!(
+                check(p, Some(""), &resource).is_ok(),
+                p.if_match_missing.is_none(),
+                "{}",
+                p.name
+            );
         }
     }
 }

@@ -39,7 +39,13 @@ struct Subscription {
 const MOST: usize = 16;
 /// Events that wait for a slow destination; newer ones are lost.
 const QUEUE: usize = 64;
-const TYPES: [&str; 5] = ["StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemoved", "Alert"];
+const TYPES: [&str; 5] = [
+    "StatusChange",
+    "ResourceUpdated",
+    "ResourceAdded",
+    "ResourceRemoved",
+    "Alert",
+];
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -93,7 +99,12 @@ fn differences(bmc: &Bmc, before: &View, after: &View) -> Vec<Happened> {
             Some(media) => format!("{} is inserted.", media.url),
             None => "Virtual media is ejected.".into(),
         };
-        all.push(changed("ResourceUpdated", "ResourceChanged", text, Resource::Slots));
+        all.push(changed(
+            "ResourceUpdated",
+            "ResourceChanged",
+            text,
+            Resource::Slots,
+        ));
     }
     all
 }
@@ -104,7 +115,9 @@ fn publish(bmc: &Bmc, happened: &Happened) {
     subscriptions.last_event += 1;
     let number = subscriptions.last_event.to_string();
     for subscription in &subscriptions.list {
-        if !subscription.types.is_empty() && !subscription.types.iter().any(|kind| kind == happened.kind) {
+        if !subscription.types.is_empty()
+            && !subscription.types.iter().any(|kind| kind == happened.kind)
+        {
             continue;
         }
         let mut event = json!({
@@ -135,10 +148,18 @@ fn publish(bmc: &Bmc, happened: &Happened) {
 }
 
 /// Posts until the subscription is deleted.
-async fn deliver(client: reqwest::Client, destination: Address, headers: HeaderMap, mut queue: mpsc::Receiver<Value>) {
+async fn deliver(
+    client: reqwest::Client,
+    destination: Address,
+    headers: HeaderMap,
+    mut queue: mpsc::Receiver<Value>,
+) {
     while let Some(letter) = queue.recv().await {
         for left in (0..=RETRIES).rev() {
-            let post = client.post(destination.to_string()).headers(headers.clone()).json(&letter);
+            let post = destination
+                .authorize(client.post(destination.to_string()))
+                .headers(headers.clone())
+                .json(&letter);
             let error = match post.timeout(POST_TIME).send().await {
                 Ok(answer) if answer.status().is_success() => break,
                 Ok(answer) => format!("it answers {}", answer.status()),
@@ -174,13 +195,25 @@ pub fn render_service(bmc: &Bmc) -> Value {
 }
 
 pub fn render_all(bmc: &Bmc) -> Value {
-    let members: Vec<_> = lock(&bmc.subscriptions).list.iter().map(|s| Resource::Subscription(s.id)).collect();
-    collection(bmc, "EventDestinationCollection", "Event Subscriptions", &members)
+    let members: Vec<_> = lock(&bmc.subscriptions)
+        .list
+        .iter()
+        .map(|s| Resource::Subscription(s.id))
+        .collect();
+    collection(
+        bmc,
+        "EventDestinationCollection",
+        "Event Subscriptions",
+        &members,
+    )
 }
 
 pub fn render(bmc: &Bmc, id: u64) -> Option<Value> {
     let subscriptions = lock(&bmc.subscriptions);
-    let subscription = subscriptions.list.iter().find(|subscription| subscription.id == id)?;
+    let subscription = subscriptions
+        .list
+        .iter()
+        .find(|subscription| subscription.id == id)?;
     Some(json!({
         "@odata.type": "#EventDestination.v1_14_1.EventDestination",
         "Id": id.to_string(),
@@ -207,10 +240,14 @@ pub fn create(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
     }
     let headers = read_headers(&mut body);
     let destination = body.text("Destination").and_then(|text| {
-        Address::parse(&text).map_err(|error| body.malformed("Destination", &text, &error.to_string())).ok()
+        Address::parse(&text)
+            .map_err(|error| body.malformed("Destination", &text, &error.to_string()))
+            .ok()
     });
     body.finish(&Value::Null)?;
-    let Some(destination) = destination else { return Err(Problem::new(&m::PROPERTY_MISSING, &["Destination"])) };
+    let Some(destination) = destination else {
+        return Err(Problem::new(&m::PROPERTY_MISSING, &["Destination"]));
+    };
     let (queue, letters) = mpsc::channel(QUEUE);
     let id = {
         let mut subscriptions = lock(&bmc.subscriptions);
@@ -219,10 +256,21 @@ pub fn create(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
         }
         subscriptions.last += 1;
         let id = subscriptions.last;
-        subscriptions.list.push(Subscription { id, destination: destination.clone(), context, types, queue });
+        subscriptions.list.push(Subscription {
+            id,
+            destination: destination.clone(),
+            context,
+            types,
+            queue,
+        });
         id
     };
-    bmc.begin(deliver(bmc.fetcher.client().clone(), destination, headers, letters));
+    bmc.begin(deliver(
+        bmc.fetcher.client().clone(),
+        destination,
+        headers,
+        letters,
+    ));
     let mut answer = Answer::new(StatusCode::CREATED, render(bmc, id));
     let path = Resource::Subscription(id).path(bmc.personality);
     if let Some(body) = &mut answer.body {
@@ -237,7 +285,9 @@ fn read_headers(body: &mut Body) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for object in body.objects("HttpHeaders").unwrap_or_default() {
         for (name, value) in object {
-            let parsed = HeaderName::try_from(&name).ok().zip(value.as_str().and_then(|v| HeaderValue::from_str(v).ok()));
+            let parsed = HeaderName::try_from(&name)
+                .ok()
+                .zip(value.as_str().and_then(|v| HeaderValue::from_str(v).ok()));
             match parsed {
                 Some((name, mut value)) => {
                     value.set_sensitive(true);
@@ -253,24 +303,41 @@ fn read_headers(body: &mut Body) -> HeaderMap {
 pub fn delete(bmc: &Bmc, id: u64) -> bool {
     let mut subscriptions = lock(&bmc.subscriptions);
     let before = subscriptions.list.len();
-    subscriptions.list.retain(|subscription| subscription.id != id);
+    subscriptions
+        .list
+        .retain(|subscription| subscription.id != id);
     subscriptions.list.len() < before
 }
 
 pub fn submit_test(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
     body.require("MessageId");
     let kind = body.one_of("EventType", &TYPES);
-    let kind = kind.and_then(|kind| TYPES.into_iter().find(|known| *known == kind)).unwrap_or("Alert");
+    let kind = kind
+        .and_then(|kind| TYPES.into_iter().find(|known| *known == kind))
+        .unwrap_or("Alert");
     let id = body.text("MessageId").unwrap_or_default();
     let text = body.text("Message").unwrap_or_else(|| "A test.".into());
     let args = body.texts("MessageArgs").unwrap_or_default();
     let severity = body.one_of("Severity", &["OK", "Warning", "Critical"]);
-    let severity = ["OK", "Warning", "Critical"].into_iter().find(|s| severity.as_deref() == Some(s)).unwrap_or("OK");
+    let severity = ["OK", "Warning", "Critical"]
+        .into_iter()
+        .find(|s| severity.as_deref() == Some(s))
+        .unwrap_or("OK");
     let origin = body.text("OriginOfCondition");
     for ignored in ["EventId", "EventTimestamp"] {
         _ = body.text(ignored);
     }
     body.finish(&Value::Null)?;
-    publish(bmc, &Happened { kind, id, text, args, severity, origin });
+    publish(
+        bmc,
+        &Happened {
+            kind,
+            id,
+            text,
+            args,
+            severity,
+            origin,
+        },
+    );
     Ok(Answer::no_content())
 }

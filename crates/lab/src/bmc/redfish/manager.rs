@@ -57,7 +57,9 @@ const RESETS: [&str; 2] = ["GracefulRestart", "ForceRestart"];
 pub fn change(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Problem> {
     let time = body.text("DateTime").and_then(|text| {
         let parsed: Result<Timestamp, _> = text.parse();
-        parsed.map_err(|error| body.malformed("DateTime", &text, &error.to_string())).ok()
+        parsed
+            .map_err(|error| body.malformed("DateTime", &text, &error.to_string()))
+            .ok()
     });
     body.one_of("DateTimeLocalOffset", &["+00:00", "Z"]);
     body.finish(known)?;
@@ -77,13 +79,25 @@ pub fn reset(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
 }
 
 pub fn render_nics(bmc: &Bmc) -> Value {
-    collection(bmc, "EthernetInterfaceCollection", "Ethernet Interfaces", &[Resource::ManagerNic])
+    collection(
+        bmc,
+        "EthernetInterfaceCollection",
+        "Ethernet Interfaces",
+        &[Resource::ManagerNic],
+    )
 }
 
 pub fn render_nic(bmc: &Bmc) -> Value {
-    let of = |v4: bool| bmc.addresses.iter().filter(move |address| address.is_ipv4() == v4).collect::<Vec<&IpAddr>>();
-    let v4: Vec<Value> =
-        of(true).into_iter().map(|address| json!({"Address": address, "AddressOrigin": "Static"})).collect();
+    let of = |v4: bool| {
+        bmc.addresses
+            .iter()
+            .filter(move |address| address.is_ipv4() == v4)
+            .collect::<Vec<&IpAddr>>()
+    };
+    let v4: Vec<Value> = of(true)
+        .into_iter()
+        .map(|address| json!({"Address": address, "AddressOrigin": "Static"}))
+        .collect();
     let v6: Vec<Value> = of(false)
         .into_iter()
         .map(|address| json!({"Address": address, "AddressOrigin": "Static", "PrefixLength": 64}))

@@ -10,16 +10,19 @@
 //! be changed `change`, `create`, `delete` or the name of the action: read all of the body first, then tell the
 //! chassis.
 
+mod base;
 mod bios;
 mod body;
 mod boot;
 mod chassis;
 mod etag;
 pub(super) mod events;
+mod gate;
 mod manager;
 mod messages;
 mod parts;
 mod path;
+mod query;
 mod root;
 mod secure_boot;
 mod serve;
@@ -33,24 +36,21 @@ mod update;
 mod virtual_media;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body as HttpBody, to_bytes};
+use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 pub use serve::{Handle, serve, spawn};
 
+use super::Bmc;
 use super::personality::Refused;
-use super::{Bmc, lock};
-use crate::fault::Kind;
-use crate::server::{Refusal, TellError};
+use crate::server::{Event, Refusal, TellError};
 use body::Body;
 use messages::{self as m, Message, Problem};
 use path::{Action, Resource};
@@ -70,7 +70,11 @@ pub struct Answer {
 
 impl Answer {
     fn new(status: StatusCode, body: Option<Value>) -> Self {
-        Self { status, body, headers: vec![] }
+        Self {
+            status,
+            body,
+            headers: vec![],
+        }
     }
 
     fn no_content() -> Self {
@@ -100,7 +104,9 @@ async fn handle(State(bmc): State<Arc<Bmc>>, request: Request) -> Response {
 fn explain(problem: &Problem, resource: Option<Resource>) -> Answer {
     let mut answer = Answer::new(problem.status, Some(problem.render()));
     if problem.status == StatusCode::UNAUTHORIZED {
-        answer.headers.push(("www-authenticate", "Basic realm=\"Redfish\"".into()));
+        answer
+            .headers
+            .push(("www-authenticate", "Basic realm=\"Redfish\"".into()));
     }
     if let (StatusCode::METHOD_NOT_ALLOWED, Some(resource)) = (problem.status, resource) {
         answer.headers.push(("allow", resource.allow().into()));
@@ -112,7 +118,12 @@ fn explain(problem: &Problem, resource: Option<Resource>) -> Answer {
 }
 
 fn respond(answer: Answer, resource: Option<Resource>, head: bool) -> Response {
-    let text = answer.body.map(|body| body.to_string());
+    let described_by = answer.body.as_ref().and_then(describe);
+    let (media_type, text) = match answer.body {
+        Some(Value::String(xml)) => ("application/xml", Some(xml)),
+        Some(json) => ("application/json; charset=utf-8", Some(json.to_string())),
+        None => ("", None),
+    };
     let mut response = Response::new(match &text {
         Some(text) if !head => HttpBody::from(text.clone()),
         Some(_) | None => HttpBody::empty(),
@@ -122,7 +133,10 @@ fn respond(answer: Answer, resource: Option<Resource>, head: bool) -> Response {
     headers.insert("odata-version", HeaderValue::from_static("4.0"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if text.is_some() {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    }
+    if let Some(link) = described_by {
+        headers.insert(header::LINK, link);
     }
     if let Some(resource) = resource.filter(|_| answer.status.is_success()) {
         headers.insert(header::ALLOW, HeaderValue::from_static(resource.allow()));
@@ -136,16 +150,25 @@ fn respond(answer: Answer, resource: Option<Resource>, head: bool) -> Response {
     response
 }
 
+/// A link to the schema of a resource.
+fn describe(resource: &Value) -> Option<HeaderValue> {
+    let kind = resource.get("@odata.type")?.as_str()?.strip_prefix('#')?;
+    let schema = kind.rsplit_once('.')?.0;
+    let link = format!("<http://redfish.dmtf.org/schemas/v1/{schema}.json>; rel=describedby");
+    HeaderValue::try_from(link).ok()
+}
+
 async fn answer(
     bmc: &Arc<Bmc>,
     parts: &Parts,
     resource: Option<Resource>,
     body: HttpBody,
 ) -> Result<Answer, Problem> {
-    suffer_faults(bmc).await?;
+    gate::suffer_faults(bmc).await?;
+    gate::check_version(&parts.headers)?;
     let logging_in = parts.method == Method::POST && resource == Some(Resource::Sessions);
     if !logging_in && !resource.is_some_and(Resource::is_public) {
-        log_in(bmc, &parts.headers, parts.uri.path())?;
+        gate::log_in(bmc, &parts.headers, parts.uri.path())?;
     }
     let resource = resource.ok_or_else(|| Problem::new(&m::MISSING_AT_URI, &[parts.uri.path()]))?;
     let method = parts.method.as_str();
@@ -154,9 +177,17 @@ async fn answer(
     }
     match method {
         "GET" | "HEAD" => read(bmc, resource, parts),
-        "PATCH" => change(bmc, resource, read_object(bmc, parts, body).await?, &parts.headers).await,
+        "PATCH" => {
+            change(
+                bmc,
+                resource,
+                gate::read_object(bmc, parts, body).await?,
+                &parts.headers,
+            )
+            .await
+        }
         "DELETE" => delete(bmc, resource),
-        _ => post(bmc, resource, read_object(bmc, parts, body).await?).await,
+        _ => post(bmc, resource, gate::read_object(bmc, parts, body).await?).await,
     }
 }
 
@@ -164,104 +195,15 @@ fn not_allowed(method: &str, resource: Resource) -> Problem {
     Problem::new(&m::METHOD_NOT_ALLOWED, &[method, resource.allow()])
 }
 
-/// The faults of this level: the BMC is away, slow, or broken.
-async fn suffer_faults(bmc: &Bmc) -> Result<(), Problem> {
-    let slow = bmc.server.faults().strikes(|kind| if let Kind::BmcSlow { millis } = kind { Some(millis) } else { None });
-    if let Some(millis) = slow {
-        tokio::time::sleep(Duration::from_millis(millis)).await;
-    }
-    let broken = bmc.server.faults().strikes(|kind| if let Kind::BmcError { status } = kind { Some(status) } else { None });
-    if let Some(status) = broken {
-        let message = if status == 503 { m::UNAVAILABLE.with(&["5"]) } else { m::INTERNAL_ERROR.with(&[]) };
-        return Err(Problem::of(status, message));
-    }
-    let away = bmc.memory().away_until.map(|until| until.saturating_duration_since(Instant::now()));
-    match away {
-        Some(left) if !left.is_zero() => {
-            Err(Problem { retry_after: Some(left.as_secs() + 1), ..vendor(&bmc.personality.not_ready) })
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-fn log_in(bmc: &Bmc, headers: &HeaderMap, path: &str) -> Result<(), Problem> {
-    if let Some(token) = headers.get("x-auth-token") {
-        let mut sessions = lock(&bmc.sessions);
-        if !sessions.admit(Instant::now(), token.to_str().unwrap_or_default()) {
-            return Err(Problem::new(&m::NO_VALID_SESSION, &[]));
-        }
-        if bmc.server.faults().strikes(|kind| (kind == Kind::DropsSessions).then_some(())).is_some() {
-            sessions.forget_all();
-            return Err(Problem::new(&m::NO_VALID_SESSION, &[]));
-        }
-        return Ok(());
-    }
-    let Some(basic) = headers.get(header::AUTHORIZATION) else {
-        return Err(Problem::new(&m::NO_VALID_SESSION, &[]));
-    };
-    let admitted = basic
-        .to_str()
-        .ok()
-        .and_then(|text| text.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
-        .and_then(|(_, encoded)| STANDARD.decode(encoded.trim()).ok())
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .and_then(|text| text.split_once(':').map(|(user, password)| bmc.credentials.admit(user, password)));
-    if admitted == Some(true) { Ok(()) } else { Err(Problem::new(&m::UNAUTHORIZED, &[path])) }
-}
-
-/// The most a body may hold.
-const BODY_LIMIT: usize = 1 << 20;
-const BODY_TIME: Duration = Duration::from_secs(30);
-
-/// A body is one JSON object, or where that is enough, nothing.
-async fn read_object(bmc: &Bmc, parts: &Parts, body: HttpBody) -> Result<Map<String, Value>, Problem> {
-    let too_large = || Problem::new(&m::PAYLOAD_TOO_LARGE, &[&BODY_LIMIT.to_string()]);
-    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > BODY_LIMIT as u64) {
-        return Err(too_large());
-    }
-    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY_LIMIT)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) if is_length_limit(&error) => return Err(too_large()),
-        Ok(Err(error)) => return Err(Problem::new(&m::MALFORMED_JSON, &[&format!("it broke off ({error})")])),
-        Err(_) => return Err(Problem::of(408, m::MALFORMED_JSON.with(&["it did not arrive in time"]))),
-    };
-    if bytes.is_empty() {
-        if bmc.personality.empty_body_refused || parts.method == Method::PATCH {
-            return Err(Problem::new(&m::MALFORMED_JSON, &["it is empty"]));
-        }
-        return Ok(Map::new());
-    }
-    let declared = parts.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let media_type = declared.split(';').next().unwrap_or_default().trim();
-    if !media_type.eq_ignore_ascii_case("application/json") {
-        return Err(Problem::new(&m::MEDIA_TYPE, &[if declared.is_empty() { "nothing" } else { declared }]));
-    }
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(Problem::new(&m::MALFORMED_JSON, &["it is not an object"])),
-        Err(error) => Err(Problem::new(&m::MALFORMED_JSON, &[&error.to_string()])),
-    }
-}
-
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.to_string().contains("length limit") {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
 fn read(bmc: &Bmc, resource: Resource, parts: &Parts) -> Result<Answer, Problem> {
-    let (status, mut json) =
-        render(bmc, resource).ok_or_else(|| Problem::new(&m::MISSING_AT_URI, &[parts.uri.path()]))?;
+    let (status, mut json) = render(bmc, resource)
+        .ok_or_else(|| Problem::new(&m::MISSING_AT_URI, &[parts.uri.path()]))?;
     let mut answer = Answer::new(status, None);
     if let Some(tag) = json.get("@odata.etag").and_then(Value::as_str) {
-        let known = parts.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok());
+        let known = parts
+            .headers
+            .get(header::IF_NONE_MATCH)
+            .and_then(|v| v.to_str().ok());
         answer.headers.push(("etag", tag.into()));
         if known == Some(tag) {
             answer.status = StatusCode::NOT_MODIFIED;
@@ -269,58 +211,15 @@ fn read(bmc: &Bmc, resource: Resource, parts: &Parts) -> Result<Answer, Problem>
         }
     }
     if status == StatusCode::ACCEPTED {
-        answer.headers.push(("location", resource.path(bmc.personality)));
+        answer
+            .headers
+            .push(("location", resource.path(bmc.personality)));
     }
-    if expands(bmc, parts.uri.query().unwrap_or_default())? {
-        expand(bmc, &mut json);
+    if query::wants_expansion(bmc, parts.uri.query().unwrap_or_default())? {
+        query::expand(bmc, &mut json);
     }
     answer.body = Some(json);
     Ok(answer)
-}
-
-/// Reads the query: `$expand` where it is offered, and nothing else that begins with a dollar sign.
-fn expands(bmc: &Bmc, query: &str) -> Result<bool, Problem> {
-    let mut expands = false;
-    for part in query.split('&').filter(|part| !part.is_empty()) {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let name = name.replace("%24", "$");
-        // DSP0266: other parameters are ignored, these are not.
-        if !name.starts_with('$') {
-            continue;
-        }
-        if name != "$expand" || !bmc.personality.expand {
-            return Err(Problem::new(&m::QUERY_UNSUPPORTED, &[&name]));
-        }
-        let value = value.replace("%24", "$").replace("%28", "(").replace("%29", ")").replace("%3D", "=").replace("%2A", "*");
-        match value.strip_suffix("($levels=1)").unwrap_or(&value) {
-            "." | "*" | "~" => expands = true,
-            _ => return Err(Problem::new(&m::QUERY_FORMAT, &[&value, &name])),
-        }
-    }
-    Ok(expands)
-}
-
-/// Puts resources in the place of links to them, one level deep; those under `Links` stay links.
-fn expand(bmc: &Bmc, json: &mut Value) {
-    let Value::Object(fields) = json else { return };
-    for (name, value) in fields.iter_mut().filter(|(name, _)| *name != "Links") {
-        match value {
-            Value::Array(members) if name == "Members" || name == "Drives" => {
-                for member in members {
-                    follow(bmc, member);
-                }
-            }
-            other => follow(bmc, other),
-        }
-    }
-}
-
-fn follow(bmc: &Bmc, value: &mut Value) {
-    let Some(object) = value.as_object().filter(|object| object.len() == 1) else { return };
-    let target = object.get("@odata.id").and_then(Value::as_str).and_then(|path| Resource::parse(path, bmc.personality));
-    if let Some((_, resource)) = target.and_then(|target| render(bmc, target)) {
-        *value = resource;
-    }
 }
 
 async fn change(
@@ -331,7 +230,9 @@ async fn change(
 ) -> Result<Answer, Problem> {
     let gone = || Problem::new(&m::MISSING_AT_URI, &[&resource.path(bmc.personality)]);
     let known = content(bmc, resource).ok_or_else(gone)?.1;
-    let if_match = headers.get(header::IF_MATCH).map(|tag| tag.to_str().unwrap_or("?"));
+    let if_match = headers
+        .get(header::IF_MATCH)
+        .map(|tag| tag.to_str().unwrap_or("?"));
     etag::check(bmc.personality, if_match, &known)?;
     if fields.is_empty() {
         return Err(Problem::new(&m::MALFORMED_JSON, &["it changes nothing"]));
@@ -356,7 +257,11 @@ async fn change(
     Ok(answer)
 }
 
-async fn post(bmc: &Arc<Bmc>, resource: Resource, fields: Map<String, Value>) -> Result<Answer, Problem> {
+async fn post(
+    bmc: &Arc<Bmc>,
+    resource: Resource,
+    fields: Map<String, Value>,
+) -> Result<Answer, Problem> {
     match resource {
         Resource::Sessions => sessions::create(bmc, Body::of_resource(fields)),
         Resource::Subscriptions => events::create(bmc, Body::of_resource(fields)),
@@ -387,17 +292,20 @@ fn delete(bmc: &Bmc, resource: Resource) -> Result<Answer, Problem> {
     if was_there {
         Ok(Answer::no_content())
     } else {
-        Err(Problem::new(&m::MISSING_AT_URI, &[&resource.path(bmc.personality)]))
+        Err(Problem::new(
+            &m::MISSING_AT_URI,
+            &[&resource.path(bmc.personality)],
+        ))
     }
 }
 
 /// A resource as it is sent: with its address and, if it can be changed, its ETag.
 fn render(bmc: &Bmc, resource: Resource) -> Option<(StatusCode, Value)> {
     let (status, mut json) = content(bmc, resource)?;
-    if resource.is_mutable() {
+    if resource.has_etag() {
         json["@odata.etag"] = etag::of(bmc.personality, &json).into();
     }
-    if resource != Resource::Versions {
+    if !matches!(resource, Resource::Versions | Resource::Metadata) {
         json["@odata.id"] = resource.path(bmc.personality).into();
     }
     Some((status, json))
@@ -408,6 +316,7 @@ fn content(bmc: &Bmc, resource: Resource) -> Option<(StatusCode, Value)> {
         Resource::Versions => root::render_versions(),
         Resource::Root => root::render(bmc),
         Resource::Odata => root::render_odata(bmc),
+        Resource::Metadata => root::render_metadata().into(),
         Resource::Systems => system::render_all(bmc),
         Resource::System => system::render(bmc),
         Resource::ResetInfo => system::render_reset_info(bmc),
@@ -435,7 +344,7 @@ fn content(bmc: &Bmc, resource: Resource) -> Option<(StatusCode, Value)> {
         Resource::Manager => manager::render(bmc),
         Resource::ManagerNics => manager::render_nics(bmc),
         Resource::ManagerNic => manager::render_nic(bmc),
-        Resource::Chassises => chassis::render_all(bmc),
+        Resource::ChassisCollection => chassis::render_all(bmc),
         Resource::Chassis => chassis::render(bmc),
         Resource::Power => chassis::render_power(bmc),
         Resource::Thermal => chassis::render_thermal(bmc),
@@ -446,7 +355,7 @@ fn content(bmc: &Bmc, resource: Resource) -> Option<(StatusCode, Value)> {
         Resource::Accounts => root::render_accounts(bmc),
         Resource::Account => root::render_account(bmc),
         Resource::Roles => root::render_roles(bmc),
-        Resource::Role => root::render_role(),
+        Resource::Role(number) => root::render_role(number),
         Resource::TaskService => tasks::render_service(bmc),
         Resource::Tasks => tasks::render_all(bmc),
         Resource::Task(id) | Resource::TaskMonitor(id) => return tasks::render(bmc, id),
@@ -458,7 +367,7 @@ fn content(bmc: &Bmc, resource: Resource) -> Option<(StatusCode, Value)> {
         Resource::Firmware(component) => update::render_firmware(bmc, component),
         Resource::Registries => root::render_registries(bmc),
         Resource::BaseFile => root::render_base_file(bmc),
-        Resource::BaseRegistry => messages::render_registry(),
+        Resource::BaseRegistry => base::render_registry(),
         Resource::AttributesFile => root::render_attributes_file(bmc),
         Resource::AttributesRegistry => bios::render_registry(bmc),
         Resource::CertificateService => root::render_certificate_service(bmc),
@@ -486,6 +395,16 @@ fn vendor(no: &Refused) -> Problem {
     Problem::of(no.status, Message::of_vendor(no.id, no.text))
 }
 
+/// Tells the chassis, and waits for its decision.
+async fn tell(bmc: &Bmc, event: Event) -> Result<(), Problem> {
+    match tokio::time::timeout(DECISION_TIME, bmc.server.tell(event)).await {
+        Ok(decided) => decided.map_err(refused),
+        Err(_) => Err(Problem::new(&m::UNAVAILABLE, &["5"])),
+    }
+}
+
+const DECISION_TIME: Duration = Duration::from_secs(30);
+
 /// A refusal of the chassis, in Redfish's words.
 fn refused(error: TellError) -> Problem {
     let refusal = match error {
@@ -493,17 +412,22 @@ fn refused(error: TellError) -> Problem {
         TellError::GoingDown => return Problem::new(&m::UNAVAILABLE, &["5"]),
     };
     let problem = match &refusal {
-        Refusal::NeedsPower(reset) => {
-            Problem::new(&m::PARAMETER_VALUE_CONFLICT, &["ResetType", &format!("{reset:?}")])
-        }
-        Refusal::NeedsUefi => {
-            Problem::new(&m::PROPERTY_VALUE_CONFLICT, &["BootSourceOverrideTarget", "BootSourceOverrideMode"])
-        }
-        Refusal::SecureBootNeedsUefi => {
-            Problem::new(&m::PROPERTY_VALUE_CONFLICT, &["SecureBootEnable", "BootSourceOverrideMode"])
-        }
+        Refusal::NeedsPower(reset) => Problem::new(
+            &m::PARAMETER_VALUE_CONFLICT,
+            &["ResetType", &format!("{reset:?}")],
+        ),
+        Refusal::NeedsUefi => Problem::new(
+            &m::PROPERTY_VALUE_CONFLICT,
+            &["BootSourceOverrideTarget", "BootSourceOverrideMode"],
+        ),
+        Refusal::SecureBootNeedsUefi => Problem::new(
+            &m::PROPERTY_VALUE_CONFLICT,
+            &["SecureBootEnable", "BootSourceOverrideMode"],
+        ),
         Refusal::UnknownAttribute(name) => Problem::new(&m::PROPERTY_UNKNOWN, &[name]),
-        Refusal::WrongAttributeType { name, got, .. } => Problem::new(&m::PROPERTY_VALUE_TYPE, &[got, name]),
+        Refusal::WrongAttributeType { name, got, .. } => {
+            Problem::new(&m::PROPERTY_VALUE_TYPE, &[got, name])
+        }
     };
     problem.because(format!("{refusal}."))
 }

@@ -8,14 +8,26 @@ use crate::bmc::Bmc;
 use crate::fault::Kind;
 
 pub fn render_nics(bmc: &Bmc) -> Value {
-    let members: Vec<_> = (0..bmc.server.hardware().nics.len()).map(Resource::Nic).collect();
-    collection(bmc, "EthernetInterfaceCollection", "Ethernet Interfaces", &members)
+    let members: Vec<_> = (0..bmc.server.hardware().nics.len())
+        .map(Resource::Nic)
+        .collect();
+    collection(
+        bmc,
+        "EthernetInterfaceCollection",
+        "Ethernet Interfaces",
+        &members,
+    )
 }
 
 pub fn render_nic(bmc: &Bmc, number: usize) -> Option<Value> {
     let nic = bmc.server.hardware().nics.get(number)?;
-    let unplugged = Kind::LinkDown { network: nic.network };
-    let unplugged = bmc.server.faults().in_force(|kind| (kind == unplugged).then_some(()));
+    let unplugged = Kind::LinkDown {
+        network: nic.network,
+    };
+    let unplugged = bmc
+        .server
+        .faults()
+        .in_force(|kind| (kind == unplugged).then_some(()));
     Some(json!({
         "@odata.type": "#EthernetInterface.v1_11_0.EthernetInterface",
         "Id": format!("{}{}", bmc.personality.nic, number + 1),
@@ -32,7 +44,12 @@ pub fn render_nic(bmc: &Bmc, number: usize) -> Option<Value> {
 }
 
 pub fn render_processors(bmc: &Bmc) -> Value {
-    collection(bmc, "ProcessorCollection", "Processors", &[Resource::Processor])
+    collection(
+        bmc,
+        "ProcessorCollection",
+        "Processors",
+        &[Resource::Processor],
+    )
 }
 
 pub fn render_processor(bmc: &Bmc) -> Value {

@@ -11,6 +11,8 @@ pub enum Resource {
     Versions,
     Root,
     Odata,
+    /// The one that is XML.
+    Metadata,
     Systems,
     System,
     ResetInfo,
@@ -38,7 +40,7 @@ pub enum Resource {
     Manager,
     ManagerNics,
     ManagerNic,
-    Chassises,
+    ChassisCollection,
     Chassis,
     Power,
     Thermal,
@@ -49,7 +51,7 @@ pub enum Resource {
     Accounts,
     Account,
     Roles,
-    Role,
+    Role(usize),
     TaskService,
     Tasks,
     Task(u64),
@@ -123,11 +125,12 @@ impl Resource {
         let parts: Vec<&str> = rest.strip_prefix('/')?.split('/').collect();
         Some(match &parts[..] {
             ["odata"] => Self::Odata,
+            ["$metadata"] => Self::Metadata,
             ["Systems"] => Self::Systems,
             ["Systems", id, rest @ ..] if *id == p.system => parse_system(rest, p)?,
             ["Managers"] => Self::Managers,
             ["Managers", id, rest @ ..] if *id == p.manager => parse_manager(rest, p)?,
-            ["Chassis"] => Self::Chassises,
+            ["Chassis"] => Self::ChassisCollection,
             ["Chassis", id, rest @ ..] if *id == p.chassis => match rest {
                 [] => Self::Chassis,
                 ["Power"] => Self::Power,
@@ -153,6 +156,7 @@ impl Resource {
             Self::Versions => "/redfish".into(),
             Self::Root => format!("{ROOT}/"),
             Self::Odata => format!("{ROOT}/odata"),
+            Self::Metadata => format!("{ROOT}/$metadata"),
             Self::Systems => format!("{ROOT}/Systems"),
             Self::System => system(),
             Self::ResetInfo => format!("{}/ResetActionInfo", system()),
@@ -180,7 +184,7 @@ impl Resource {
             Self::Manager => manager(),
             Self::ManagerNics => format!("{}/EthernetInterfaces", manager()),
             Self::ManagerNic => format!("{}/EthernetInterfaces/1", manager()),
-            Self::Chassises => format!("{ROOT}/Chassis"),
+            Self::ChassisCollection => format!("{ROOT}/Chassis"),
             Self::Chassis => chassis(),
             Self::Power => format!("{}/Power", chassis()),
             Self::Thermal => format!("{}/Thermal", chassis()),
@@ -191,7 +195,7 @@ impl Resource {
             Self::Accounts => format!("{ROOT}/AccountService/Accounts"),
             Self::Account => format!("{ROOT}/AccountService/Accounts/1"),
             Self::Roles => format!("{ROOT}/AccountService/Roles"),
-            Self::Role => format!("{ROOT}/AccountService/Roles/Administrator"),
+            Self::Role(n) => format!("{ROOT}/AccountService/Roles/{}", ROLES[n]),
             Self::TaskService => format!("{ROOT}/TaskService"),
             Self::Tasks => format!("{ROOT}/TaskService/Tasks"),
             Self::Task(id) => format!("{ROOT}/TaskService/Tasks/{id}"),
@@ -229,6 +233,7 @@ impl Resource {
             Self::Versions
             | Self::Root
             | Self::Odata
+            | Self::Metadata
             | Self::Systems
             | Self::ResetInfo
             | Self::Bios
@@ -251,14 +256,14 @@ impl Resource {
             | Self::Managers
             | Self::ManagerNics
             | Self::ManagerNic
-            | Self::Chassises
+            | Self::ChassisCollection
             | Self::Power
             | Self::Thermal
             | Self::AccountService
             | Self::Accounts
             | Self::Account
             | Self::Roles
-            | Self::Role
+            | Self::Role(_)
             | Self::TaskService
             | Self::Tasks
             | Self::Task(_)
@@ -281,16 +286,22 @@ impl Resource {
         self.allow().split(", ").any(|allowed| allowed == method)
     }
 
-    /// Whether it can be changed, and therefore has an ETag.
-    pub fn is_mutable(self) -> bool {
-        self.allows("PATCH")
+    /// Whether it is given with an ETag: what can be changed is, and accounts always are (DSP0266).
+    pub fn has_etag(self) -> bool {
+        self.allows("PATCH") || self == Self::Account
     }
 
     /// Whether it can be read without logging in.
     pub fn is_public(self) -> bool {
-        matches!(self, Self::Versions | Self::Root | Self::Odata)
+        matches!(
+            self,
+            Self::Versions | Self::Root | Self::Odata | Self::Metadata
+        )
     }
 }
+
+/// The roles every service has (DSP0266).
+pub const ROLES: [&str; 3] = ["Administrator", "Operator", "ReadOnly"];
 
 /// The registry of BIOS attributes.
 pub const ATTRIBUTES: &str = "BiosAttributeRegistry.1.0.0";
@@ -339,7 +350,9 @@ fn parse_manager(rest: &[&str], p: &Personality) -> Option<Resource> {
 }
 
 fn parse_slot(rest: &[&str], p: &Personality) -> Option<Resource> {
-    let [id, rest @ ..] = rest else { return Some(Resource::Slots) };
+    let [id, rest @ ..] = rest else {
+        return Some(Resource::Slots);
+    };
     let slot = p.media.slots.iter().position(|slot| slot.id == *id)?;
     Some(match rest {
         [] => Resource::Slot(slot),
@@ -353,23 +366,32 @@ fn parse_slot(rest: &[&str], p: &Personality) -> Option<Resource> {
 fn parse_service(service: &str, rest: &[&str]) -> Option<Resource> {
     Some(match (service, rest) {
         ("SessionService", []) => Resource::SessionService,
-        ("SessionService", ["Sessions"]) => Resource::Sessions,
+        // DSP0266: the Members of a collection stand for it.
+        ("SessionService", ["Sessions"] | ["Sessions", "Members"]) => Resource::Sessions,
         ("SessionService", ["Sessions", id]) => Resource::Session(number(id)?),
         ("AccountService", []) => Resource::AccountService,
         ("AccountService", ["Accounts"]) => Resource::Accounts,
         ("AccountService", ["Accounts", "1"]) => Resource::Account,
         ("AccountService", ["Roles"]) => Resource::Roles,
-        ("AccountService", ["Roles", "Administrator"]) => Resource::Role,
+        ("AccountService", ["Roles", id]) => {
+            Resource::Role(ROLES.iter().position(|role| role == id)?)
+        }
         ("TaskService", []) => Resource::TaskService,
         ("TaskService", ["Tasks"]) => Resource::Tasks,
         ("TaskService", ["Tasks", id]) => Resource::Task(number(id)?),
         ("TaskService", ["TaskMonitors", id]) => Resource::TaskMonitor(number(id)?),
         ("EventService", []) => Resource::EventService,
-        ("EventService", ["Actions", "EventService.SubmitTestEvent"]) => Resource::Action(Action::TestEvent),
-        ("EventService", ["Subscriptions"]) => Resource::Subscriptions,
+        ("EventService", ["Actions", "EventService.SubmitTestEvent"]) => {
+            Resource::Action(Action::TestEvent)
+        }
+        ("EventService", ["Subscriptions"] | ["Subscriptions", "Members"]) => {
+            Resource::Subscriptions
+        }
         ("EventService", ["Subscriptions", id]) => Resource::Subscription(number(id)?),
         ("UpdateService", []) => Resource::UpdateService,
-        ("UpdateService", ["Actions", "UpdateService.SimpleUpdate"]) => Resource::Action(Action::Update),
+        ("UpdateService", ["Actions", "UpdateService.SimpleUpdate"]) => {
+            Resource::Action(Action::Update)
+        }
         ("UpdateService", ["FirmwareInventory"]) => Resource::FirmwareInventory,
         ("UpdateService", ["FirmwareInventory", name]) => {
             Resource::Firmware(COMPONENTS.into_iter().find(|component| component == name)?)

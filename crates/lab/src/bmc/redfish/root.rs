@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::path::{ATTRIBUTES, ROOT, Resource};
-use super::{collection, link, messages};
+use super::path::{ATTRIBUTES, ROLES, ROOT, Resource};
+use super::{base, collection, link};
 use crate::bmc::Bmc;
 
 pub fn render_versions() -> Value {
@@ -34,7 +34,7 @@ pub fn render(bmc: &Bmc) -> Value {
         },
         "Systems": link(bmc, &Resource::Systems),
         "Managers": link(bmc, &Resource::Managers),
-        "Chassis": link(bmc, &Resource::Chassises),
+        "Chassis": link(bmc, &Resource::ChassisCollection),
         "SessionService": link(bmc, &Resource::SessionService),
         "AccountService": link(bmc, &Resource::AccountService),
         "Tasks": link(bmc, &Resource::TaskService),
@@ -51,7 +51,7 @@ pub fn render_odata(bmc: &Bmc) -> Value {
         ("Service", Resource::Root),
         ("Systems", Resource::Systems),
         ("Managers", Resource::Managers),
-        ("Chassis", Resource::Chassises),
+        ("Chassis", Resource::ChassisCollection),
         ("Sessions", Resource::Sessions),
     ];
     let value: Vec<Value> = services
@@ -75,7 +75,12 @@ pub fn render_account_service(bmc: &Bmc) -> Value {
 }
 
 pub fn render_accounts(bmc: &Bmc) -> Value {
-    collection(bmc, "ManagerAccountCollection", "Accounts", &[Resource::Account])
+    collection(
+        bmc,
+        "ManagerAccountCollection",
+        "Accounts",
+        &[Resource::Account],
+    )
 }
 
 pub fn render_account(bmc: &Bmc) -> Value {
@@ -89,23 +94,54 @@ pub fn render_account(bmc: &Bmc) -> Value {
         "Enabled": true,
         "Locked": false,
         "AccountTypes": ["Redfish"],
-        "Links": {"Role": link(bmc, &Resource::Role)},
+        "Links": {"Role": link(bmc, &Resource::Role(0))},
     })
 }
 
 pub fn render_roles(bmc: &Bmc) -> Value {
-    collection(bmc, "RoleCollection", "Roles", &[Resource::Role])
+    let roles: Vec<_> = (0..ROLES.len()).map(Resource::Role).collect();
+    collection(bmc, "RoleCollection", "Roles", &roles)
 }
 
-pub fn render_role() -> Value {
+pub fn render_role(number: usize) -> Value {
+    let privileges: [&[&str]; ROLES.len()] = [
+        &[
+            "Login",
+            "ConfigureManager",
+            "ConfigureUsers",
+            "ConfigureSelf",
+            "ConfigureComponents",
+        ],
+        &["Login", "ConfigureSelf", "ConfigureComponents"],
+        &["Login", "ConfigureSelf"],
+    ];
     json!({
         "@odata.type": "#Role.v1_3_2.Role",
-        "Id": "Administrator",
-        "Name": "Administrator",
-        "RoleId": "Administrator",
+        "Id": ROLES[number],
+        "Name": ROLES[number],
+        "RoleId": ROLES[number],
         "IsPredefined": true,
-        "AssignedPrivileges": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf", "ConfigureComponents"],
+        "AssignedPrivileges": privileges[number],
     })
+}
+
+/// The OData metadata document: what the service's root is, for clients that ask it.
+pub fn render_metadata() -> String {
+    let edmx = "http://docs.oasis-open.org/odata/ns/edmx";
+    let edm = "http://docs.oasis-open.org/odata/ns/edm";
+    let schema = "http://redfish.dmtf.org/schemas/v1/ServiceRoot_v1.xml";
+    format!(
+        r#"<?xml version="1.0" encoding="UTF-8"?>
+<edmx:Edmx xmlns:edmx="{edmx}" Version="4.0">
+  <edmx:Reference Uri="{schema}"><edmx:Include Namespace="ServiceRoot.v1_16_0"/></edmx:Reference>
+  <edmx:DataServices>
+    <Schema xmlns="{edm}" Namespace="Service">
+      <EntityContainer Name="Service" Extends="ServiceRoot.v1_16_0.ServiceContainer"/>
+    </Schema>
+  </edmx:DataServices>
+</edmx:Edmx>
+"#
+    )
 }
 
 pub fn render_certificate_service(bmc: &Bmc) -> Value {
@@ -133,7 +169,7 @@ pub fn render_registries(bmc: &Bmc) -> Value {
 }
 
 pub fn render_base_file(bmc: &Bmc) -> Value {
-    registry_file(bmc, "Base", messages::REGISTRY, Resource::BaseRegistry)
+    registry_file(bmc, "Base", base::REGISTRY, Resource::BaseRegistry)
 }
 
 pub fn render_attributes_file(bmc: &Bmc) -> Value {

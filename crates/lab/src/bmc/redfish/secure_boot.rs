@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::body::Body;
 use super::messages::Problem;
 use super::path::{Action, Resource};
-use super::{Answer, refused};
+use super::{Answer, tell};
 use crate::bmc::Bmc;
 use crate::server::Event;
 
@@ -33,7 +33,7 @@ pub async fn change(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Prob
     let enable = body.flag("SecureBootEnable");
     body.finish(known)?;
     if let Some(enable) = enable {
-        bmc.server.tell(Event::SetSecureBoot(enable)).await.map_err(refused)?;
+        tell(bmc, Event::SetSecureBoot(enable)).await?;
     }
     Ok(())
 }
@@ -42,7 +42,10 @@ pub fn reset_keys(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
     body.require("ResetKeysType");
     let reset = body.one_of("ResetKeysType", &RESETS);
     body.finish(&Value::Null)?;
-    bmc.memory().secure_boot_mode =
-        if reset.as_deref() == Some("ResetAllKeysToDefault") { "UserMode" } else { "SetupMode" };
+    bmc.memory().secure_boot_mode = if reset.as_deref() == Some("ResetAllKeysToDefault") {
+        "UserMode"
+    } else {
+        "SetupMode"
+    };
     Ok(Answer::no_content())
 }

@@ -56,7 +56,9 @@ const HEADER_TIME: Duration = Duration::from_secs(30);
 
 async fn connection(stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, app: Router) {
     _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return talk(stream, peer, app).await };
+    let Some(tls) = tls else {
+        return talk(stream, peer, app).await;
+    };
     match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
         Ok(Ok(stream)) => talk(stream, peer, app).await,
         Ok(Err(error)) => debug!(%peer, %error, "TLS handshake"),
@@ -64,7 +66,11 @@ async fn connection(stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor
     }
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr, app: Router) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    peer: SocketAddr,
+    app: Router,
+) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
@@ -84,11 +90,19 @@ pub struct Handle {
 }
 
 /// Starts serving in a task of its own.
-pub fn spawn(listener: TcpListener, tls: Option<Arc<ServerConfig>>, bmc: Arc<Bmc>) -> std::io::Result<Handle> {
+pub fn spawn(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    bmc: Arc<Bmc>,
+) -> std::io::Result<Handle> {
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(serve(listener, tls, bmc, async move { _ = stopped.await }));
-    Ok(Handle { address, stop: Some(stop), task })
+    Ok(Handle {
+        address,
+        stop: Some(stop),
+        task,
+    })
 }
 
 impl Handle {

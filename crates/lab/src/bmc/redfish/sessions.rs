@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::body::Body;
 use super::messages::{self as m, Problem};
-use super::path::{Resource, ROOT};
+use super::path::{ROOT, Resource};
 use super::{Answer, collection, link, vendor};
 use crate::bmc::{Bmc, lock, same};
 
@@ -30,7 +30,12 @@ struct Session {
 
 impl Sessions {
     pub fn new(max: usize) -> Self {
-        Self { max, timeout: Duration::from_mins(30), next: 1, list: vec![] }
+        Self {
+            max,
+            timeout: Duration::from_mins(30),
+            next: 1,
+            list: vec![],
+        }
     }
 
     /// A new session's id and token; `None` if there are as many as there may be.
@@ -42,7 +47,12 @@ impl Sessions {
         let id = self.next;
         self.next += 1;
         let token = format!("{:032x}", rand::random::<u128>());
-        self.list.push(Session { id, user: user.into(), token: Secret::new(token.clone()), used: now });
+        self.list.push(Session {
+            id,
+            user: user.into(),
+            token: Secret::new(token.clone()),
+            used: now,
+        });
         Some((id, Secret::new(token)))
     }
 
@@ -72,7 +82,8 @@ impl Sessions {
 
     fn expire(&mut self, now: Instant) {
         let timeout = self.timeout;
-        self.list.retain(|session| now.duration_since(session.used) < timeout);
+        self.list
+            .retain(|session| now.duration_since(session.used) < timeout);
     }
 }
 
@@ -92,7 +103,11 @@ pub fn change_service(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Pr
     let timeout = body.number("SessionTimeout");
     // The schema's own bounds.
     if let Some(seconds) = timeout.filter(|seconds| !(30..=86400).contains(seconds)) {
-        body.malformed("SessionTimeout", &seconds.to_string(), "It can be 30 to 86400");
+        body.malformed(
+            "SessionTimeout",
+            &seconds.to_string(),
+            "It can be 30 to 86400",
+        );
     }
     body.finish(known)?;
     if let Some(seconds) = timeout {
@@ -104,7 +119,11 @@ pub fn change_service(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Pr
 pub fn render_all(bmc: &Bmc) -> Value {
     let mut sessions = lock(&bmc.sessions);
     sessions.expire(Instant::now());
-    let members = sessions.list.iter().map(|session| Resource::Session(session.id)).collect::<Vec<_>>();
+    let members = sessions
+        .list
+        .iter()
+        .map(|session| Resource::Session(session.id))
+        .collect::<Vec<_>>();
     drop(sessions);
     collection(bmc, "SessionCollection", "Sessions", &members)
 }
@@ -132,7 +151,10 @@ pub fn create(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
         return Err(Problem::new(&m::PROPERTY_MISSING, &["Password"]));
     };
     if !bmc.credentials.admit(&user, password.expose()) {
-        return Err(Problem::new(&m::UNAUTHORIZED, &[&format!("{ROOT}/SessionService/Sessions")]));
+        return Err(Problem::new(
+            &m::UNAUTHORIZED,
+            &[&format!("{ROOT}/SessionService/Sessions")],
+        ));
     }
     let full = bmc.personality.sessions_full;
     let (id, token) = lock(&bmc.sessions)
@@ -143,8 +165,12 @@ pub fn create(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
     if let Some(body) = &mut answer.body {
         body["@odata.id"] = session.path(bmc.personality).into();
     }
-    answer.headers.push(("x-auth-token", token.expose().clone()));
-    answer.headers.push(("location", session.path(bmc.personality)));
+    answer
+        .headers
+        .push(("x-auth-token", token.expose().clone()));
+    answer
+        .headers
+        .push(("location", session.path(bmc.personality)));
     Ok(answer)
 }
 
@@ -161,10 +187,11 @@ mod tests {
         let start = Instant::now();
         let mut sessions = Sessions::new(2);
         let (_, token) = sessions.create(start, "admin").unwrap();
-        let later = start + Duration::from_secs(1799);
+        const ALMOST: Duration = Duration::from_mins(29);
+        let later = start + ALMOST;
         assert!(sessions.admit(later, token.expose()));
-        assert!(sessions.admit(later + Duration::from_secs(1799), token.expose()));
-        assert!(!sessions.admit(later + Duration::from_secs(2 * 1800), token.expose()));
+        assert!(sessions.admit(later + ALMOST, token.expose()));
+        assert!(!sessions.admit(later + Duration::from_mins(60), token.expose()));
         assert!(!sessions.admit(start, "0123"));
     }
 
@@ -177,6 +204,11 @@ mod tests {
         assert!(sessions.create(start, "admin").is_none());
         assert!(sessions.remove(first) && !sessions.remove(first));
         assert!(sessions.create(start, "admin").is_some());
-        assert!(sessions.create(start + Duration::from_secs(1800), "admin").is_some(), "the others timed out");
+        assert!(
+            sessions
+                .create(start + Duration::from_mins(30), "admin")
+                .is_some(),
+            "the others timed out"
+        );
     }
 }

@@ -35,7 +35,10 @@ pub fn render(bmc: &Bmc) -> Value {
 }
 
 fn disk_health(bmc: &Bmc) -> &'static str {
-    let broken = bmc.server.faults().in_force(|kind| (kind == Kind::DiskErrors).then_some(()));
+    let broken = bmc
+        .server
+        .faults()
+        .in_force(|kind| (kind == Kind::DiskErrors).then_some(()));
     if broken.is_some() { "Critical" } else { "OK" }
 }
 
@@ -58,7 +61,12 @@ pub fn render_drive(bmc: &Bmc, number: usize) -> Option<Value> {
 }
 
 pub fn render_controllers(bmc: &Bmc) -> Value {
-    collection(bmc, "StorageControllerCollection", "Storage Controllers", &[Resource::Controller])
+    collection(
+        bmc,
+        "StorageControllerCollection",
+        "Storage Controllers",
+        &[Resource::Controller],
+    )
 }
 
 pub fn render_controller() -> Value {
@@ -79,7 +87,12 @@ pub fn render_volumes(bmc: &Bmc) -> Value {
 }
 
 pub fn render_simple_all(bmc: &Bmc) -> Value {
-    collection(bmc, "SimpleStorageCollection", "Simple Storage", &[Resource::SimpleStorage])
+    collection(
+        bmc,
+        "SimpleStorageCollection",
+        "Simple Storage",
+        &[Resource::SimpleStorage],
+    )
 }
 
 pub fn render_simple(bmc: &Bmc) -> Value {

@@ -5,14 +5,19 @@ use serde_json::{Value, json};
 use super::body::Body;
 use super::messages::{self as m, Problem};
 use super::path::{Action, Resource};
-use super::{Answer, boot, collection, link, refused, vendor};
+use super::{Answer, boot, collection, link, tell, vendor};
 use crate::bmc::Bmc;
 use crate::bmc::personality::Owner;
 use crate::server::chassis::Reset;
 use crate::server::{Event, Power};
 
 pub fn render_all(bmc: &Bmc) -> Value {
-    collection(bmc, "ComputerSystemCollection", "Computer Systems", &[Resource::System])
+    collection(
+        bmc,
+        "ComputerSystemCollection",
+        "Computer Systems",
+        &[Resource::System],
+    )
 }
 
 pub fn render(bmc: &Bmc) -> Value {
@@ -21,7 +26,11 @@ pub fn render(bmc: &Bmc) -> Value {
     let status = bmc.server.status();
     let view = status.view;
     let memory = bmc.memory();
-    let health = if status.trouble.is_some() { "Warning" } else { "OK" };
+    let health = if status.trouble.is_some() {
+        "Warning"
+    } else {
+        "OK"
+    };
     let mut json = json!({
         "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem",
         "Id": p.system,
@@ -82,7 +91,11 @@ pub fn render(bmc: &Bmc) -> Value {
 
 /// Memory in GiB: whole where it is.
 fn gib(mib: u64) -> Value {
-    if mib.is_multiple_of(1024) { json!(mib / 1024) } else { json!(mib as f64 / 1024.0) }
+    if mib.is_multiple_of(1024) {
+        json!(mib / 1024)
+    } else {
+        json!(mib as f64 / 1024.0)
+    }
 }
 
 fn state(power: Power) -> &'static str {
@@ -104,8 +117,15 @@ fn boot_progress(power: Power) -> &'static str {
 
 pub async fn change(bmc: &Bmc, mut body: Body, known: &Value) -> Result<(), Problem> {
     let asset_tag = body.text("AssetTag");
-    if let Some(tag) = asset_tag.as_ref().filter(|tag| tag.chars().count() > ASSET_TAG_LENGTH) {
-        body.malformed("AssetTag", tag, &format!("It can have {ASSET_TAG_LENGTH} characters"));
+    if let Some(tag) = asset_tag
+        .as_ref()
+        .filter(|tag| tag.chars().count() > ASSET_TAG_LENGTH)
+    {
+        body.malformed(
+            "AssetTag",
+            tag,
+            &format!("It can have {ASSET_TAG_LENGTH} characters"),
+        );
     }
     let indicator = body.one_of("IndicatorLED", &INDICATORS);
     let boot = boot::read(bmc, &mut body, known);
@@ -139,17 +159,32 @@ pub fn render_reset_info(bmc: &Bmc) -> Value {
 }
 
 pub async fn reset(bmc: &Bmc, mut body: Body) -> Result<Answer, Problem> {
-    let allowed: Vec<String> = bmc.personality.resets.iter().map(|reset| format!("{reset:?}")).collect();
+    let allowed: Vec<String> = bmc
+        .personality
+        .resets
+        .iter()
+        .map(|reset| format!("{reset:?}"))
+        .collect();
     let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
     body.require("ResetType");
     let wanted = body.one_of("ResetType", &allowed);
     body.finish(&Value::Null)?;
-    let wanted = wanted.and_then(|name| Reset::ALL.into_iter().find(|reset| format!("{reset:?}") == name));
-    let Some(wanted) = wanted else { return Err(Problem::new(&m::INTERNAL_ERROR, &[])) };
-    if let Some(no) = bmc.personality.power_repeated.filter(|_| is_repeated(wanted, bmc.server.view().reported_power)) {
+    let wanted = wanted.and_then(|name| {
+        Reset::ALL
+            .into_iter()
+            .find(|reset| format!("{reset:?}") == name)
+    });
+    let Some(wanted) = wanted else {
+        return Err(Problem::new(&m::INTERNAL_ERROR, &[]));
+    };
+    if let Some(no) = bmc
+        .personality
+        .power_repeated
+        .filter(|_| is_repeated(wanted, bmc.server.view().reported_power))
+    {
         return Err(vendor(&no));
     }
-    bmc.server.tell(Event::Reset(wanted)).await.map_err(refused)?;
+    tell(bmc, Event::Reset(wanted)).await?;
     Ok(Answer::no_content())
 }
 

@@ -30,7 +30,10 @@ struct Task {
 #[derive(Debug)]
 enum State {
     Running,
-    Ended { at: Timestamp, failed: Option<Message> },
+    Ended {
+        at: Timestamp,
+        failed: Option<Message>,
+    },
 }
 
 const MOST: usize = 32;
@@ -38,11 +41,19 @@ const MOST: usize = 32;
 impl Tasks {
     fn add(&mut self, now: Timestamp, name: &'static str) -> Option<u64> {
         if self.list.len() >= MOST {
-            let oldest = self.list.iter().position(|task| matches!(task.state, State::Ended { .. }))?;
+            let oldest = self
+                .list
+                .iter()
+                .position(|task| matches!(task.state, State::Ended { .. }))?;
             self.list.remove(oldest);
         }
         self.last += 1;
-        self.list.push_back(Task { id: self.last, name, started: now, state: State::Running });
+        self.list.push_back(Task {
+            id: self.last,
+            name,
+            started: now,
+            state: State::Running,
+        });
         Some(self.last)
     }
 
@@ -81,7 +92,9 @@ where
     if let Some(body) = &mut answer.body {
         body["@odata.id"] = Resource::Task(id).path(bmc.personality).into();
     }
-    answer.headers.push(("location", Resource::TaskMonitor(id).path(bmc.personality)));
+    answer
+        .headers
+        .push(("location", Resource::TaskMonitor(id).path(bmc.personality)));
     Ok(answer)
 }
 
@@ -100,7 +113,11 @@ pub fn render_service(bmc: &Bmc) -> Value {
 }
 
 pub fn render_all(bmc: &Bmc) -> Value {
-    let members: Vec<_> = lock(&bmc.tasks).list.iter().map(|task| Resource::Task(task.id)).collect();
+    let members: Vec<_> = lock(&bmc.tasks)
+        .list
+        .iter()
+        .map(|task| Resource::Task(task.id))
+        .collect();
     collection(bmc, "TaskCollection", "Tasks", &members)
 }
 
@@ -111,12 +128,25 @@ pub fn render(bmc: &Bmc, id: u64) -> Option<(StatusCode, Value)> {
     let task = tasks.get(id)?;
     let (status, state, health, percent, ended, messages) = match &task.state {
         State::Running => (StatusCode::ACCEPTED, "Running", "OK", 50, None, vec![]),
-        State::Ended { at, failed: None } => {
-            (StatusCode::OK, "Completed", "OK", 100, Some(at), vec![m::SUCCESS.with(&[]).render()])
-        }
-        State::Ended { at, failed: Some(message) } => {
-            (StatusCode::OK, "Exception", "Critical", 100, Some(at), vec![message.render()])
-        }
+        State::Ended { at, failed: None } => (
+            StatusCode::OK,
+            "Completed",
+            "OK",
+            100,
+            Some(at),
+            vec![m::SUCCESS.with(&[]).render()],
+        ),
+        State::Ended {
+            at,
+            failed: Some(message),
+        } => (
+            StatusCode::OK,
+            "Exception",
+            "Critical",
+            100,
+            Some(at),
+            vec![message.render()],
+        ),
     };
     let mut json = json!({
         "@odata.type": "#Task.v1_5_1.Task",

@@ -32,7 +32,12 @@ pub fn render_service(bmc: &Bmc) -> Value {
 const PROTOCOLS: [&str; 2] = ["HTTP", "HTTPS"];
 
 pub fn render_inventory(bmc: &Bmc) -> Value {
-    collection(bmc, "SoftwareInventoryCollection", "Firmware Inventory", &COMPONENTS.map(Resource::Firmware))
+    collection(
+        bmc,
+        "SoftwareInventoryCollection",
+        "Firmware Inventory",
+        &COMPONENTS.map(Resource::Firmware),
+    )
 }
 
 pub fn render_firmware(bmc: &Bmc, component: &'static str) -> Value {
@@ -61,7 +66,8 @@ pub fn update(bmc: &Arc<Bmc>, mut body: Body) -> Result<Answer, Problem> {
             Some(Resource::Manager) => components.push(COMPONENTS[1]),
             Some(Resource::System) => components.push(COMPONENTS[0]),
             Some(_) | None => {
-                let allowed = COMPONENTS.map(|component| Resource::Firmware(component).path(bmc.personality));
+                let allowed =
+                    COMPONENTS.map(|component| Resource::Firmware(component).path(bmc.personality));
                 body.not_in_list("Targets", &target, &[&allowed[0], &allowed[1]]);
             }
         }
@@ -70,16 +76,28 @@ pub fn update(bmc: &Arc<Bmc>, mut body: Body) -> Result<Answer, Problem> {
         components.push(COMPONENTS[0]);
     }
     let address = image.and_then(|image| {
-        Address::parse(&image).map_err(|error| body.malformed("ImageURI", &image, &error.to_string())).ok()
+        Address::parse(&image)
+            .map_err(|error| body.malformed("ImageURI", &image, &error.to_string()))
+            .ok()
     });
     body.finish(&Value::Null)?;
-    let Some(address) = address else { return Err(Problem::new(&m::INTERNAL_ERROR, &[])) };
+    let Some(address) = address else {
+        return Err(Problem::new(&m::INTERNAL_ERROR, &[]));
+    };
     let worker = Arc::clone(bmc);
     tasks::start(bmc, "Firmware Update", async move {
-        worker.fetcher.probe(&address).await.map_err(|error| not_fetched(&error))?;
+        worker
+            .fetcher
+            .probe(&address)
+            .await
+            .map_err(|error| not_fetched(&error))?;
         let mut memory = worker.memory();
         for component in components {
-            let newer = memory.versions.get(component).map(|version| next_version(version)).unwrap_or_default();
+            let newer = memory
+                .versions
+                .get(component)
+                .map(|version| next_version(version))
+                .unwrap_or_default();
             tracing::info!(component, version = newer, "firmware updated");
             memory.versions.insert(component, newer);
         }
@@ -89,11 +107,20 @@ pub fn update(bmc: &Arc<Bmc>, mut body: Body) -> Result<Answer, Problem> {
 
 /// The last number in it, one higher.
 fn next_version(version: &str) -> String {
-    let Some(end) = version.rfind(|c: char| c.is_ascii_digit()).map(|at| at + 1) else { return format!("{version}.1") };
-    let start = version[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let Some(end) = version.rfind(|c: char| c.is_ascii_digit()).map(|at| at + 1) else {
+        return format!("{version}.1");
+    };
+    let start = version[..end]
+        .rfind(|c: char| !c.is_ascii_digit())
+        .map_or(0, |at| at + 1);
     let digits = &version[start..end];
     let next = digits.parse::<u64>().unwrap_or_default().wrapping_add(1);
-    format!("{}{next:0width$}{}", &version[..start], &version[end..], width = digits.len())
+    format!(
+        "{}{next:0width$}{}",
+        &version[..start],
+        &version[end..],
+        width = digits.len()
+    )
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::body::{Body, Said};
 use super::messages::{self as m, Problem};
 use super::path::{Action, Resource};
-use super::{Answer, collection, link, refused, tasks, vendor};
+use super::{Answer, collection, link, tasks, tell, vendor};
 use crate::bmc::Bmc;
 use crate::bmc::media::{Address, AddressError, FetchError, Wanted, chain};
 use crate::bmc::personality::{Insert, Slot};
@@ -17,7 +17,9 @@ use crate::server::Event;
 use crate::server::chassis::Media;
 
 pub fn render_all(bmc: &Bmc) -> Value {
-    let slots: Vec<_> = (0..bmc.personality.media.slots.len()).map(Resource::Slot).collect();
+    let slots: Vec<_> = (0..bmc.personality.media.slots.len())
+        .map(Resource::Slot)
+        .collect();
     collection(bmc, "VirtualMediaCollection", "Virtual Media", &slots)
 }
 
@@ -25,7 +27,9 @@ pub fn render(bmc: &Bmc, slot: usize) -> Value {
     let number = slot;
     let slot = &bmc.personality.media.slots[slot];
     let media = inserted(bmc, slot);
-    let address = media.as_ref().and_then(|media| Address::parse(&media.url).ok());
+    let address = media
+        .as_ref()
+        .and_then(|media| Address::parse(&media.url).ok());
     let memory = bmc.memory();
     let mut json = json!({
         "@odata.type": "#VirtualMedia.v1_6_2.VirtualMedia",
@@ -73,6 +77,8 @@ struct Order {
     write_protected: bool,
     user: Option<String>,
     password: Option<Secret<String>>,
+    /// From now on, if it is said.
+    verify_certificate: Option<bool>,
 }
 
 /// Takes what both ways of inserting have in common, the image apart.
@@ -87,7 +93,9 @@ fn read_order(body: &mut Body, image: Option<&str>) -> Result<Option<Order>, Pro
         Ok(address) => address,
         Err(error @ AddressError::Scheme(_)) => {
             let scheme = image.split(':').next().unwrap_or_default();
-            return Err(Problem::new(&m::SOURCE_PROTOCOL, &[image, scheme]).because(format!("{error}.")));
+            return Err(
+                Problem::new(&m::SOURCE_PROTOCOL, &[image, scheme]).because(format!("{error}."))
+            );
         }
         Err(error @ AddressError::Parse(_)) => {
             body.malformed("Image", image, &chain(&error));
@@ -96,9 +104,19 @@ fn read_order(body: &mut Body, image: Option<&str>) -> Result<Option<Order>, Pro
     };
     let fitting = if address.is_https() { "HTTPS" } else { "HTTP" };
     if let Some(protocol) = protocol.filter(|protocol| protocol != fitting) {
-        body.malformed("TransferProtocolType", &protocol, &format!("The image is fetched by {fitting}"));
+        body.malformed(
+            "TransferProtocolType",
+            &protocol,
+            &format!("The image is fetched by {fitting}"),
+        );
     }
-    Ok(Some(Order { address, write_protected, user, password }))
+    Ok(Some(Order {
+        address,
+        write_protected,
+        user,
+        password,
+        verify_certificate: None,
+    }))
 }
 
 pub async fn insert(bmc: &Arc<Bmc>, slot: usize, mut body: Body) -> Result<Answer, Problem> {
@@ -107,7 +125,10 @@ pub async fn insert(bmc: &Arc<Bmc>, slot: usize, mut body: Body) -> Result<Answe
     match slot.insert {
         Insert::Action => {}
         Insert::Patch | Insert::Never => {
-            return Err(Problem::new(&m::ACTION_NOT_SUPPORTED, &[Action::Insert(0).name()]));
+            return Err(Problem::new(
+                &m::ACTION_NOT_SUPPORTED,
+                &[Action::Insert(0).name()],
+            ));
         }
     }
     licensed(bmc)?;
@@ -121,13 +142,25 @@ pub async fn insert(bmc: &Arc<Bmc>, slot: usize, mut body: Body) -> Result<Answe
     }
     let order = read_order(&mut body, image.as_deref())?;
     body.finish(&Value::Null)?;
-    let Some(order) = order else { return Err(Problem::new(&m::PARAMETER_MISSING, &["InsertMedia", "Image"])) };
-    if let Some(no) = p.slot_occupied.filter(|_| bmc.server.view().media.is_some()) {
+    let Some(order) = order else {
+        return Err(Problem::new(
+            &m::PARAMETER_MISSING,
+            &["InsertMedia", "Image"],
+        ));
+    };
+    if let Some(no) = p
+        .slot_occupied
+        .filter(|_| bmc.server.view().media.is_some())
+    {
         return Err(vendor(&no));
     }
     if p.insert_is_task {
         let worker = Arc::clone(bmc);
-        return tasks::start(bmc, "Insert Media", async move { put_in(&worker, order).await });
+        return tasks::start(
+            bmc,
+            "Insert Media",
+            async move { put_in(&worker, order).await },
+        );
     }
     put_in(bmc, order).await?;
     Ok(Answer::no_content())
@@ -138,7 +171,10 @@ pub async fn eject(bmc: &Bmc, slot: usize, body: Body) -> Result<Answer, Problem
     let slot = &p.media.slots[slot];
     body.finish(&Value::Null)?;
     if slot.insert == Insert::Patch {
-        return Err(Problem::new(&m::ACTION_NOT_SUPPORTED, &[Action::Eject(0).name()]));
+        return Err(Problem::new(
+            &m::ACTION_NOT_SUPPORTED,
+            &[Action::Eject(0).name()],
+        ));
     }
     match (inserted(bmc, slot), p.slot_empty) {
         (Some(_), _) => take_out(bmc).await?,
@@ -153,15 +189,18 @@ pub async fn change(bmc: &Bmc, slot: usize, mut body: Body, known: &Value) -> Re
     let verify = body.flag("VerifyCertificate");
     let image = body.nullable_text("Image");
     let wants_inserted = body.flag("Inserted");
-    let order = read_order(&mut body, image.text())?;
+    let mut order = read_order(&mut body, image.text())?;
     body.finish(known)?;
+    if let Some(order) = &mut order {
+        order.verify_certificate = verify;
+    }
     if order.is_some() || image == Said::Null || wants_inserted.is_some() {
         if slot.insert == Insert::Never {
             return Err(Problem::new(&m::PROPERTY_NOT_WRITABLE, &["Image"]));
         }
         licensed(bmc)?;
     }
-    if let Some(verify) = verify {
+    if let (Some(verify), None) = (verify, &order) {
         bmc.memory().verify_certificate = verify;
     }
     match (order, image, wants_inserted) {
@@ -179,9 +218,18 @@ fn licensed(bmc: &Bmc) -> Result<(), Problem> {
 }
 
 async fn put_in(bmc: &Bmc, order: Order) -> Result<(), Problem> {
-    let _drive = bmc.drive.try_lock().map_err(|_| Problem::new(&m::RESOURCE_IN_USE, &[]))?;
-    let verify_certificate = bmc.memory().verify_certificate;
-    let corrupt = bmc.server.faults().strikes(|kind| (kind == Kind::CorruptsTransfer).then_some(())).is_some();
+    let _drive = bmc
+        .drive
+        .try_lock()
+        .map_err(|_| Problem::new(&m::RESOURCE_IN_USE, &[]))?;
+    let verify_certificate = order
+        .verify_certificate
+        .unwrap_or(bmc.memory().verify_certificate);
+    let corrupt = bmc
+        .server
+        .faults()
+        .strikes(|kind| (kind == Kind::CorruptsTransfer).then_some(()))
+        .is_some();
     let wanted = Wanted {
         address: &order.address,
         user: order.user.as_deref(),
@@ -189,14 +237,26 @@ async fn put_in(bmc: &Bmc, order: Order) -> Result<(), Problem> {
         verify_certificate,
         corrupt,
     };
-    let file = bmc.fetcher.fetch(&wanted).await.map_err(|error| not_fetched(&error))?;
+    let file = bmc
+        .fetcher
+        .fetch(&wanted)
+        .await
+        .map_err(|error| not_fetched(&error))?;
     let before = bmc.server.view().media;
-    let media = Media { url: order.address.to_string(), file: file.clone(), write_protected: order.write_protected };
-    if let Err(error) = bmc.server.tell(Event::Insert(media)).await {
+    let media = Media {
+        url: order.address.to_string(),
+        file: file.clone(),
+        write_protected: order.write_protected,
+    };
+    if let Err(problem) = tell(bmc, Event::Insert(media)).await {
         bmc.fetcher.discard(&file).await;
-        return Err(refused(error));
+        return Err(problem);
     }
-    bmc.memory().media_user = order.user;
+    {
+        let mut memory = bmc.memory();
+        memory.media_user = order.user;
+        memory.verify_certificate = verify_certificate;
+    }
     if let Some(before) = before {
         bmc.fetcher.discard(&before.file).await;
     }
@@ -204,9 +264,14 @@ async fn put_in(bmc: &Bmc, order: Order) -> Result<(), Problem> {
 }
 
 async fn take_out(bmc: &Bmc) -> Result<(), Problem> {
-    let _drive = bmc.drive.try_lock().map_err(|_| Problem::new(&m::RESOURCE_IN_USE, &[]))?;
-    let Some(media) = bmc.server.view().media else { return Ok(()) };
-    bmc.server.tell(Event::Eject).await.map_err(refused)?;
+    let _drive = bmc
+        .drive
+        .try_lock()
+        .map_err(|_| Problem::new(&m::RESOURCE_IN_USE, &[]))?;
+    let Some(media) = bmc.server.view().media else {
+        return Ok(());
+    };
+    tell(bmc, Event::Eject).await?;
     bmc.fetcher.discard(&media.file).await;
     Ok(())
 }
@@ -215,12 +280,13 @@ async fn take_out(bmc: &Bmc) -> Result<(), Problem> {
 pub fn not_fetched(error: &FetchError) -> Problem {
     let cause = format!("{}.", chain(error));
     let problem = match error {
-        FetchError::Connect { url, .. } | FetchError::BrokeOff { url, .. } | FetchError::TooSlow { url, .. } => {
-            Problem::new(&m::COULD_NOT_CONNECT, &[url])
-        }
-        FetchError::Status { .. } | FetchError::TooLarge { .. } => {
-            Problem::new(&m::PARAMETER_VALUE_ERROR, &["Image", Action::Insert(0).name()])
-        }
+        FetchError::Connect { url, .. }
+        | FetchError::BrokeOff { url, .. }
+        | FetchError::TooSlow { url, .. } => Problem::new(&m::COULD_NOT_CONNECT, &[url]),
+        FetchError::Status { .. } | FetchError::TooLarge { .. } => Problem::new(
+            &m::PARAMETER_VALUE_ERROR,
+            &["Image", Action::Insert(0).name()],
+        ),
         FetchError::NoRoom { .. } => Problem::new(&m::INSUFFICIENT_STORAGE, &[]),
         FetchError::Write { .. } => Problem::new(&m::INTERNAL_ERROR, &[]),
     };

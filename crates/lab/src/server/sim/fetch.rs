@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use protocols::tftp::client::{Action, Client, Config, Event, Failure};
+use tokio::net::UdpSocket;
 
 use super::firmware::Source;
 use crate::fault::Faults;
@@ -15,10 +17,10 @@ pub enum Error {
     Http { url: String, source: reqwest::Error },
     #[error("GET {url}: status {status}")]
     Status { url: String, status: u16 },
-    #[error("{what}: nothing came for {} s", STALLED.as_secs())]
-    Stalled { what: String },
     #[error("TFTP {path} from {server}")]
-    Tftp { server: Ipv4Addr, path: String, source: io::Error },
+    Tftp { server: Ipv4Addr, path: String, source: Failure },
+    #[error("TFTP {path} from {server}")]
+    TftpSocket { server: Ipv4Addr, path: String, source: io::Error },
 }
 
 /// A transfer that says nothing for this long is over.
@@ -61,6 +63,43 @@ async fn http(url: &str, from: Option<Ipv4Addr>, keep: usize) -> Result<Vec<u8>,
     Ok(head)
 }
 
-async fn tftp(server: Ipv4Addr, path: &str, _from: Option<Ipv4Addr>, _keep: usize) -> Result<Vec<u8>, Error> {
-    Err(Error::Tftp { server, path: path.into(), source: io::ErrorKind::Unsupported.into() })
+async fn tftp(server: Ipv4Addr, path: &str, from: Option<Ipv4Addr>, keep: usize) -> Result<Vec<u8>, Error> {
+    let at = || (server, path.to_string());
+    let socket_failed = |source| {
+        let (server, path) = at();
+        Error::TftpSocket { server, path, source }
+    };
+    let socket = UdpSocket::bind((from.unwrap_or(Ipv4Addr::UNSPECIFIED), 0)).await.map_err(socket_failed)?;
+    let mut client = Client::new(Config::new(path));
+    let mut actions = client.handle(Instant::now(), Event::Start);
+    let mut head = vec![];
+    let mut datagram = vec![0; 65536];
+    loop {
+        for action in actions.drain(..) {
+            match action {
+                Action::Send { port, bytes } => _ = socket.send_to(&bytes, (server, port)).await.map_err(socket_failed)?,
+                Action::Write(bytes) => {
+                    let room = keep.saturating_sub(head.len()).min(bytes.len());
+                    head.extend_from_slice(&bytes[..room]);
+                }
+                Action::Done { .. } => return Ok(head),
+                Action::Failed(source) => {
+                    let (server, path) = at();
+                    return Err(Error::Tftp { server, path, source });
+                }
+            }
+        }
+        let wake = client.wake_at().unwrap_or_else(|| Instant::now() + STALLED);
+        actions = tokio::select! {
+            received = socket.recv_from(&mut datagram) => {
+                let (length, peer) = received.map_err(socket_failed)?;
+                if peer.ip() == IpAddr::V4(server) {
+                    client.handle(Instant::now(), Event::Packet { port: peer.port(), bytes: &datagram[..length] })
+                } else {
+                    vec![]
+                }
+            }
+            () = tokio::time::sleep_until(wake.into()) => client.handle(Instant::now(), Event::Timer),
+        };
+    }
 }

@@ -5,8 +5,9 @@
 use model::inventory::{Boot, BootMode, Cpu, Disk, Firmware, Interface, Inventory, Memory, SystemVendor};
 
 use super::firmware::Payload;
-use super::{End, Screen};
+use super::End;
 use crate::hardware::Hardware;
+use crate::server::console::Screen;
 
 /// Runs until the guest reboots or switches itself off, or until it is stopped from outside.
 pub async fn run(hardware: &Hardware, payload: Payload, screen: &Screen) -> End {

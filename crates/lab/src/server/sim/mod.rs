@@ -12,21 +12,18 @@ mod guest;
 pub mod ipxe;
 pub mod wire;
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use protocols::dhcp::client::{Lease, Pxe};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tracing::warn;
 
 use super::boot::{Device, Plan};
 use super::chassis::Wires;
-use super::console::{BoardEnd, Console};
+use super::console::{BoardEnd, Console, Screen};
 use super::{Action, Board, News};
 use crate::fault::{Faults, Kind};
 use crate::hardware::{Hardware, Network};
@@ -245,31 +242,6 @@ impl Outside {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the server prints: to whoever watches, and to the log.
-#[derive(Clone)]
-pub struct Screen {
-    output: broadcast::Sender<Bytes>,
-    log: Option<Arc<Mutex<File>>>,
-}
-
-impl Screen {
-    fn open(output: broadcast::Sender<Bytes>, log: &Path) -> Self {
-        let file = OpenOptions::new().create(true).append(true).open(log);
-        if let Err(error) = &file {
-            warn!(path = %log.display(), %error, "console log not opened");
-        }
-        Self { output, log: file.ok().map(|file| Arc::new(Mutex::new(file))) }
-    }
-
-    pub fn line(&self, text: &str) {
-        let line = Bytes::from(format!("{text}\r\n"));
-        if let Some(log) = &self.log {
-            _ = lock(log).write_all(&line);
-        }
-        _ = self.output.send(line);
-    }
 }
 
 /// Whether data on its way to this server is to be changed.

@@ -245,34 +245,37 @@ impl Client {
         let Some(kind) = message.opts().msg_type() else {
             return Vec::new();
         };
-        match (self.state.clone(), kind) {
-            (State::Selecting { ask, spare }, MessageType::Offer) if ask.xid == message.xid() => {
-                self.offered(now, ask, spare.as_deref(), message)
+        match self.state.clone() {
+            State::Stopped | State::Waiting { .. } | State::Bound { .. } => Vec::new(),
+            State::Selecting { ask, .. }
+            | State::Requesting { ask, .. }
+            | State::Renewing { ask, .. }
+            | State::Rebinding { ask, .. }
+                if ask.xid != message.xid() =>
+            {
+                Vec::new()
             }
-            (State::Requesting { ask, offer }, MessageType::Ack) if ask.xid == message.xid() => {
-                match lease::read(message) {
-                    Some(lease) if lease.server == offer.server => self.bound(ask.started, lease),
-                    Some(_) | None => Vec::new(),
+            State::Selecting { ask, spare } => match kind {
+                MessageType::Offer => self.offered(now, ask, spare.as_deref(), message),
+                _ => Vec::new(),
+            },
+            State::Requesting { ask, offer } => match (kind, lease::read(message)) {
+                (MessageType::Ack, Some(lease)) if lease.server == offer.server => {
+                    self.bound(ask.started, lease)
+                }
+                (MessageType::Nak, _) => self.pause(now),
+                _ => Vec::new(),
+            },
+            State::Renewing { ask, .. } | State::Rebinding { ask, .. } => {
+                match (kind, lease::read(message)) {
+                    (MessageType::Ack, Some(lease)) => self.bound(ask.started, lease),
+                    (MessageType::Nak, _) => {
+                        self.pause(now);
+                        vec![Action::Lost(Lost::Refused)]
+                    }
+                    _ => Vec::new(),
                 }
             }
-            (State::Requesting { ask, .. }, MessageType::Nak) if ask.xid == message.xid() => {
-                self.pause(now)
-            }
-            (State::Renewing { ask, .. } | State::Rebinding { ask, .. }, MessageType::Ack)
-                if ask.xid == message.xid() =>
-            {
-                match lease::read(message) {
-                    Some(lease) => self.bound(ask.started, lease),
-                    None => Vec::new(),
-                }
-            }
-            (State::Renewing { ask, .. } | State::Rebinding { ask, .. }, MessageType::Nak)
-                if ask.xid == message.xid() =>
-            {
-                self.pause(now);
-                vec![Action::Lost(Lost::Refused)]
-            }
-            _ => Vec::new(),
         }
     }
 

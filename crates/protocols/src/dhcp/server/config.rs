@@ -9,6 +9,7 @@ use ipnet::Ipv4Net;
 use model::Mac;
 
 use super::boot::Boot;
+use crate::dhcp::request::hostname;
 
 /// Addresses one server may manage: the table of bindings is never larger than this.
 pub const MAX_ADDRESSES: usize = 1 << 16;
@@ -90,8 +91,19 @@ impl Config {
                 "the pools hold {size} addresses; at most {MAX_ADDRESSES} can be served"
             ));
         }
+        problems.extend(raw_problems("options", &self.options.raw));
         let mut fixed = BTreeSet::new();
         for (mac, known) in &self.known {
+            problems.extend(raw_problems(&mac.to_string(), &known.raw));
+            if let Some(name) = known
+                .hostname
+                .as_ref()
+                .filter(|name| hostname(name).as_ref() != Some(name))
+            {
+                problems.push(format!(
+                    "{mac}: {name:?} is not a host name; use lower-case letters, digits and dashes"
+                ));
+            }
             let Some(address) = known.address else {
                 continue;
             };
@@ -140,6 +152,15 @@ impl Config {
             .filter(|address| !fixed.contains(address) && !reserved.contains(address))
             .collect()
     }
+}
+
+/// Options that the protocol itself needs cannot be written by hand.
+fn raw_problems(who: &str, raw: &BTreeMap<u8, Vec<u8>>) -> Vec<String> {
+    let wrong = raw
+        .iter()
+        .filter(|(code, data)| matches!(code, 0 | 50..=54 | 58 | 59 | 82 | 255) || data.is_empty());
+    let problem = |(code, _)| format!("{who}: option {code} cannot be set, or is empty");
+    wrong.map(problem).collect()
 }
 
 /// Why a configuration cannot be served.

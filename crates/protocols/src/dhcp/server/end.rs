@@ -76,11 +76,7 @@ impl Server {
         address: Ipv4Addr,
         actions: &mut Vec<Action>,
     ) -> Option<Lease> {
-        let Some(State::Leased { lease, writing }) = self
-            .addresses
-            .get(address)
-            .map(|binding| binding.state.clone())
-        else {
+        let Some(State::Leased { lease, writing }) = self.addresses.state(address).cloned() else {
             self.addresses.free(address);
             return None;
         };

@@ -231,10 +231,7 @@ impl Server {
         let Some(State::Leased {
             lease,
             writing: Some(writing),
-        }) = self
-            .addresses
-            .get(address)
-            .map(|binding| binding.state.clone())
+        }) = self.addresses.state(address).cloned()
         else {
             return;
         };

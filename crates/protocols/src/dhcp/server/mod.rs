@@ -147,7 +147,11 @@ impl Server {
             exhausted_reported: None,
             others_reported: BTreeMap::new(),
         };
-        for lease in leases {
+        for mut lease in leases {
+            // A client that has become known since is its MAC from now on.
+            if server.is_its_mac(lease.mac) {
+                lease.client = Client::Mac(lease.mac);
+            }
             // The site may have changed meanwhile: addresses that are no longer ours to give are forgotten.
             if !server.serves(lease.address) {
                 continue;
@@ -175,8 +179,8 @@ impl Server {
     pub fn reconfigure(&mut self, now: SystemTime, config: Config) -> Result<(), ConfigError> {
         let leases: Vec<Lease> = self
             .addresses
-            .iter()
-            .filter_map(|(_, binding)| lease_of(&binding.state))
+            .states()
+            .filter_map(lease_of)
             .cloned()
             .collect();
         let next_token = self.next_token;
@@ -191,23 +195,20 @@ impl Server {
 
     /// Leases that hold now.
     pub fn leases(&self, now: SystemTime) -> impl Iterator<Item = &Lease> {
-        let leases = self
-            .addresses
-            .iter()
-            .filter_map(|(_, binding)| match &binding.state {
-                State::Leased {
-                    lease,
-                    writing: None,
-                } => Some(lease),
-                State::Leased {
-                    writing: Some(writing),
-                    ..
-                } => writing.before.as_ref(),
-                State::Probing { .. }
-                | State::Offered { .. }
-                | State::Past { .. }
-                | State::Quarantined => None,
-            });
+        let leases = self.addresses.states().filter_map(|state| match state {
+            State::Leased {
+                lease,
+                writing: None,
+            } => Some(lease),
+            State::Leased {
+                writing: Some(writing),
+                ..
+            } => writing.before.as_ref(),
+            State::Probing { .. }
+            | State::Offered { .. }
+            | State::Past { .. }
+            | State::Quarantined => None,
+        });
         leases.filter(move |lease| lease.expires > now)
     }
 
@@ -251,9 +252,8 @@ impl Server {
         {
             let state = self
                 .addresses
-                .get(address)
+                .state(address)
                 .expect("deadlines are of bindings")
-                .state
                 .clone();
             match state {
                 State::Probing { client, request } => {
@@ -300,11 +300,17 @@ impl Server {
     }
 
     fn identify(&self, request: &Request) -> Client {
-        match (&request.client_id, self.config.identity) {
-            (Some(id), Identity::ClientId) if !self.config.known.contains_key(&request.mac) => {
-                Client::Id(id.clone())
-            }
-            (Some(_) | None, Identity::ClientId | Identity::Mac) => Client::Mac(request.mac),
+        match &request.client_id {
+            Some(id) if !self.is_its_mac(request.mac) => Client::Id(id.clone()),
+            Some(_) | None => Client::Mac(request.mac),
+        }
+    }
+
+    /// Whether the client's own identifier does not matter.
+    fn is_its_mac(&self, mac: Mac) -> bool {
+        match self.config.identity {
+            Identity::Mac => true,
+            Identity::ClientId => self.config.known.contains_key(&mac),
         }
     }
 

@@ -124,10 +124,7 @@ impl Server {
         used_by: Option<Mac>,
         actions: &mut Vec<Action>,
     ) {
-        let Some(State::Probing { client, request }) = self
-            .addresses
-            .get(address)
-            .map(|binding| binding.state.clone())
+        let Some(State::Probing { client, request }) = self.addresses.state(address).cloned()
         else {
             return;
         };
@@ -167,12 +164,7 @@ impl Server {
         self.send_offer(address, request, actions);
     }
 
-    fn send_offer(
-        &self,
-        address: Ipv4Addr,
-        request: &Request,
-        actions: &mut Vec<Action>,
-    ) {
+    fn send_offer(&self, address: Ipv4Addr, request: &Request, actions: &mut Vec<Action>) {
         let hostname = self.hostname(request);
         let grant = Grant {
             address,

@@ -579,6 +579,39 @@ fn a_restarted_server_keeps_leases_and_honours_offers_it_made_before() {
 }
 
 #[test]
+fn a_client_that_becomes_known_keeps_the_address_it_has() {
+    let mut world = World::new(config(5));
+    let with_id = |kind, address: Option<Ipv4Addr>| {
+        ask(kind, mac(1), |m| {
+            m.opts_mut().insert(O::ClientIdentifier(vec![255, 1, 2]));
+            if let Some(address) = address {
+                m.opts_mut().insert(O::ServerIdentifier(SERVER));
+                m.opts_mut().insert(O::RequestedIpAddress(address));
+            }
+        })
+    };
+    let address = only(&world.send(&with_id(MessageType::Discover, None)))
+        .1
+        .yiaddr();
+    only(&world.send(&with_id(MessageType::Request, Some(address))));
+    let mut pinned = config(5);
+    pinned.known.insert(
+        mac(1),
+        Known {
+            address: Some(address),
+            ..Known::default()
+        },
+    );
+    world.server.reconfigure(world.now, pinned).unwrap();
+    let (kind, offer, _) = only(&world.send(&with_id(MessageType::Discover, None)));
+    assert_eq!((kind, offer.yiaddr()), (MessageType::Offer, address));
+    assert_eq!(
+        only(&world.send(&renew(mac(1), address))).0,
+        MessageType::Ack
+    );
+}
+
+#[test]
 fn through_a_relay_the_answer_goes_back_to_it_with_its_information() {
     let mut world = World::new(config(5));
     let relay = Ipv4Addr::new(10, 0, 0, 250);
@@ -717,8 +750,16 @@ fn a_configuration_that_cannot_work_is_refused_with_every_reason() {
             ..Known::default()
         },
     );
+    config.known.insert(
+        mac(2),
+        Known {
+            hostname: Some("Not a name".into()),
+            raw: BTreeMap::from([(53, vec![1])]),
+            ..Known::default()
+        },
+    );
     let error = Server::restore(start(), config, []).unwrap_err();
-    assert_eq!(error.problems.len(), 4, "{error}");
+    assert_eq!(error.problems.len(), 6, "{error}");
 }
 
 #[test]

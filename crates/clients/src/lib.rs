@@ -1,0 +1,1 @@
+//! Typed clients with timeouts and retries: redfish, ipmi.

@@ -1,0 +1,70 @@
+//! What the service remembers: nodes and the things that belong to them.
+//!
+//! A record is the stored form, secrets included; what a client may see of it is decided in `api`.
+
+mod allocation;
+mod history;
+mod node;
+mod port;
+mod portgroup;
+mod step;
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+pub use allocation::{Allocation, AllocationState};
+pub use history::{Event, Severity};
+pub use node::{BootDevice, BootMode, Fault, Hardware, Interfaces, Medium, Node, Power, PowerTarget};
+pub use port::{Port, Vif};
+pub use portgroup::Portgroup;
+pub use step::{Cursor, Step};
+
+/// A JSON object of free form.
+pub type Object = serde_json::Map<String, serde_json::Value>;
+
+/// What every kind of record has, so that one kind of table holds them all.
+pub trait Row {
+    const KIND: &'static str;
+
+    /// Order of creation: the default sort key, and the key in the table.
+    fn id(&self) -> u64;
+    fn uuid(&self) -> Uuid;
+    /// The names under which this row and no other may be found: its name, its MAC address.
+    fn names(&self) -> Vec<String>;
+    /// The node it belongs to.
+    fn owner(&self) -> Option<Uuid>;
+}
+
+/// Any record.
+#[derive(Clone)]
+pub enum Record {
+    Node(Arc<Node>),
+    Port(Arc<Port>),
+    Portgroup(Arc<Portgroup>),
+    Allocation(Arc<Allocation>),
+}
+
+impl From<Node> for Record {
+    fn from(node: Node) -> Self {
+        Self::Node(Arc::new(node))
+    }
+}
+
+impl From<Port> for Record {
+    fn from(port: Port) -> Self {
+        Self::Port(Arc::new(port))
+    }
+}
+
+impl From<Portgroup> for Record {
+    fn from(portgroup: Portgroup) -> Self {
+        Self::Portgroup(Arc::new(portgroup))
+    }
+}
+
+impl From<Allocation> for Record {
+    fn from(allocation: Allocation) -> Self {
+        Self::Allocation(Arc::new(allocation))
+    }
+}

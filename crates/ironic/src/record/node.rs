@@ -1,0 +1,339 @@
+//! A server in our care.
+
+use jiff::Timestamp;
+use lifecycle::node::State;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Object, Row, Vif};
+use crate::conductor::Progress;
+
+/// One node, with everything needed to go on with it after a restart.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Node {
+    pub id: u64,
+    pub uuid: Uuid,
+    pub name: Option<String>,
+    pub instance_uuid: Option<String>,
+    pub instance_name: Option<String>,
+    pub driver: String,
+    pub interfaces: Interfaces,
+    pub driver_info: Object,
+    pub driver_internal_info: Object,
+    pub properties: Object,
+    pub instance_info: Object,
+    pub extra: Object,
+    pub network_data: Object,
+    pub power_state: Option<Power>,
+    pub target_power_state: Option<PowerTarget>,
+    pub provision_state: State,
+    pub target_provision_state: Option<State>,
+    pub provision_updated_at: Option<Timestamp>,
+    pub last_error: Option<String>,
+    pub maintenance: bool,
+    pub maintenance_reason: Option<String>,
+    pub fault: Option<Fault>,
+    /// Who works on it: a change by anyone else is refused until it is free. Cleared when the service starts.
+    pub reservation: Option<String>,
+    pub console_enabled: bool,
+    pub inspection_started_at: Option<Timestamp>,
+    pub inspection_finished_at: Option<Timestamp>,
+    pub clean_step: Object,
+    pub deploy_step: Object,
+    pub service_step: Object,
+    pub raid_config: Object,
+    pub target_raid_config: Object,
+    pub resource_class: Option<String>,
+    pub traits: Vec<String>,
+    pub conductor_group: String,
+    pub automated_clean: Option<bool>,
+    pub protected: bool,
+    pub protected_reason: Option<String>,
+    pub owner: Option<String>,
+    pub lessee: Option<String>,
+    pub description: Option<String>,
+    pub allocation_uuid: Option<Uuid>,
+    pub retired: bool,
+    pub retired_reason: Option<String>,
+    pub boot_mode: Option<BootMode>,
+    pub secure_boot: Option<bool>,
+    pub shard: Option<String>,
+    pub parent_node: Option<Uuid>,
+    pub disable_power_off: bool,
+    pub vifs: Vec<Vif>,
+    pub created_at: Timestamp,
+    pub updated_at: Option<Timestamp>,
+    /// What the hardware is told to be, where a driver has no hardware to ask.
+    pub hardware: Hardware,
+    /// How far the operation in progress has come.
+    pub progress: Progress,
+}
+
+/// The implementation of each part of a driver that this node uses.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interfaces {
+    pub bios: String,
+    pub boot: String,
+    pub console: String,
+    pub deploy: String,
+    pub firmware: String,
+    pub inspect: String,
+    pub management: String,
+    pub network: String,
+    pub power: String,
+    pub raid: String,
+    pub rescue: String,
+    pub storage: String,
+    pub vendor: String,
+}
+
+impl Node {
+    pub fn new(uuid: Uuid, driver: String, interfaces: Interfaces, now: Timestamp) -> Self {
+        Self {
+            id: 0,
+            uuid,
+            name: None,
+            instance_uuid: None,
+            instance_name: None,
+            driver,
+            interfaces,
+            driver_info: Object::new(),
+            driver_internal_info: Object::new(),
+            properties: Object::new(),
+            instance_info: Object::new(),
+            extra: Object::new(),
+            network_data: Object::new(),
+            power_state: None,
+            target_power_state: None,
+            provision_state: State::Enroll,
+            target_provision_state: None,
+            provision_updated_at: None,
+            last_error: None,
+            maintenance: false,
+            maintenance_reason: None,
+            fault: None,
+            reservation: None,
+            console_enabled: false,
+            inspection_started_at: None,
+            inspection_finished_at: None,
+            clean_step: Object::new(),
+            deploy_step: Object::new(),
+            service_step: Object::new(),
+            raid_config: Object::new(),
+            target_raid_config: Object::new(),
+            resource_class: None,
+            traits: Vec::new(),
+            conductor_group: String::new(),
+            automated_clean: None,
+            protected: false,
+            protected_reason: None,
+            owner: None,
+            lessee: None,
+            description: None,
+            allocation_uuid: None,
+            retired: false,
+            retired_reason: None,
+            boot_mode: None,
+            secure_boot: None,
+            shard: None,
+            parent_node: None,
+            disable_power_off: false,
+            vifs: Vec::new(),
+            created_at: now,
+            updated_at: None,
+            hardware: Hardware::default(),
+            progress: Progress::default(),
+        }
+    }
+
+    /// What people call it: the name, or the uuid where there is none.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.uuid.to_string())
+    }
+
+    /// Ends maintenance, and with it whatever was its reason.
+    pub fn end_maintenance(&mut self) {
+        self.maintenance = false;
+        self.maintenance_reason = None;
+        self.fault = None;
+    }
+
+    /// Forgets the agent that ran on the node: it is gone once the power is cut.
+    pub fn forget_agent(&mut self) {
+        let pregenerated = self.driver_internal_info.get("agent_secret_token_pregenerated").is_some();
+        for key in ["agent_url", "agent_last_heartbeat", "agent_verify_ca", "agent_version"] {
+            self.driver_internal_info.remove(key);
+        }
+        if !pregenerated {
+            self.driver_internal_info.remove("agent_secret_token");
+        }
+    }
+}
+
+impl Row for Node {
+    const KIND: &'static str = "node";
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    fn names(&self) -> Vec<String> {
+        // A name has no slash, so an instance cannot be taken for one.
+        self.name.iter().cloned().chain(self.instance_uuid.iter().map(|uuid| instance_key(uuid))).collect()
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        self.parent_node
+    }
+}
+
+/// The name under which the node of an instance is found.
+pub fn instance_key(instance: &str) -> String {
+    format!("instance/{instance}")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Power {
+    #[serde(rename = "power on")]
+    On,
+    #[serde(rename = "power off")]
+    Off,
+}
+
+impl Power {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "power on",
+            Self::Off => "power off",
+        }
+    }
+}
+
+/// What a client may ask of the power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PowerTarget {
+    #[serde(rename = "power on")]
+    On,
+    #[serde(rename = "power off")]
+    Off,
+    #[serde(rename = "rebooting")]
+    Reboot,
+    #[serde(rename = "soft power off")]
+    SoftOff,
+    #[serde(rename = "soft rebooting")]
+    SoftReboot,
+}
+
+impl PowerTarget {
+    pub const ALL: [Self; 5] = [Self::On, Self::Off, Self::Reboot, Self::SoftOff, Self::SoftReboot];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "power on",
+            Self::Off => "power off",
+            Self::Reboot => "rebooting",
+            Self::SoftOff => "soft power off",
+            Self::SoftReboot => "soft rebooting",
+        }
+    }
+
+    /// What the power is when it has been done.
+    pub fn result(self) -> Power {
+        match self {
+            Self::On | Self::Reboot | Self::SoftReboot => Power::On,
+            Self::Off | Self::SoftOff => Power::Off,
+        }
+    }
+
+    /// The first minor API version that knows it.
+    pub fn since(self) -> u16 {
+        match self {
+            Self::On | Self::Off | Self::Reboot => 1,
+            Self::SoftOff | Self::SoftReboot => 27,
+        }
+    }
+}
+
+/// Why the service itself put a node into maintenance.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    #[serde(rename = "power failure")]
+    Power,
+    #[serde(rename = "clean failure")]
+    Clean,
+    #[serde(rename = "rescue abort failure")]
+    RescueAbort,
+    #[serde(rename = "service failure")]
+    Service,
+}
+
+impl Fault {
+    pub const ALL: [Self; 4] = [Self::Power, Self::Clean, Self::RescueAbort, Self::Service];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Power => "power failure",
+            Self::Clean => "clean failure",
+            Self::RescueAbort => "rescue abort failure",
+            Self::Service => "service failure",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BootMode {
+    Uefi,
+    Bios,
+}
+
+impl BootMode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Uefi => "uefi",
+            Self::Bios => "bios",
+        }
+    }
+}
+
+/// The state of hardware that exists only in our memory.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Hardware {
+    pub power: Power,
+    pub boot: BootDevice,
+    pub boot_mode: BootMode,
+    pub secure_boot: bool,
+    pub media: Vec<Medium>,
+    pub indicators: std::collections::BTreeMap<String, String>,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self {
+            power: Power::Off,
+            boot: BootDevice { boot_device: "pxe".into(), persistent: false },
+            boot_mode: BootMode::Uefi,
+            secure_boot: false,
+            media: Vec::new(),
+            indicators: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootDevice {
+    pub boot_device: String,
+    pub persistent: bool,
+}
+
+/// An image in a virtual drive.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Medium {
+    pub device_type: String,
+    pub image_url: String,
+}
+

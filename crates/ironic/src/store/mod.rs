@@ -1,0 +1,177 @@
+//! The file everything is remembered in, and the copy in memory that everything is read from.
+//!
+//! ```text
+//!  change(f) --- f(pending) ---> queue ---> writer thread: one commit for all that waits
+//!      ^                                        |
+//!      +------------- answered when ------------+---> committed ---> read()
+//! ```
+//!
+//! A change is decided on the newest tables (`pending`), in the order of the queue, and answered when it is on disk.
+//! Readers see only what is on disk, so nothing that was ever shown can be lost.
+
+mod tables;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use redb::{Database, ReadableDatabase};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::record::Record;
+pub use tables::{Table, Tables};
+use writer::{Job, Writer};
+
+/// What went wrong with the file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("could not make the directory {path}")]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("could not open {path}")]
+    Open { path: PathBuf, source: Box<redb::Error> },
+    #[error("could not read {path}")]
+    Read { path: PathBuf, source: Box<redb::Error> },
+    #[error("{path} holds a record this version cannot read: {key}")]
+    Record { path: PathBuf, key: String, source: serde_json::Error },
+    #[error("could not start the thread that writes {path}")]
+    Thread { path: PathBuf, source: std::io::Error },
+    #[error("could not write to the store")]
+    Write,
+}
+
+/// One thing to be written. Changes made together are written together, or not at all.
+pub enum Change {
+    Put(Record),
+    Remove(Record),
+    /// A document is kept on disk only: inventories, config drives, histories.
+    PutDocument { key: String, value: Vec<u8> },
+    RemoveDocuments { prefix: String },
+}
+
+impl<T: Into<Record>> From<T> for Change {
+    fn from(record: T) -> Self {
+        Self::Put(record.into())
+    }
+}
+
+/// How many changes may wait for the disk; whoever comes later waits for a place.
+const QUEUE: usize = 4096;
+
+pub struct Store {
+    path: PathBuf,
+    database: Arc<Database>,
+    pending: Mutex<Pending>,
+    committed: Arc<RwLock<Tables>>,
+    places: Semaphore,
+}
+
+struct Pending {
+    tables: Tables,
+    writer: Writer,
+}
+
+impl Store {
+    /// Opens or makes the file, and reads what it holds. Blocks.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|source| Error::Directory { path: parent.to_owned(), source })?;
+        }
+        let open = |source: redb::Error| Error::Open { path: path.to_owned(), source: Box::new(source) };
+        let file = open_private(path).map_err(|error| open(redb::StorageError::from(error).into()))?;
+        let database = Database::builder().set_cache_size(CACHE).create_file(file).map_err(|error| open(error.into()))?;
+        let database = Arc::new(database);
+        let tables = writer::load(&database, path)?;
+        let committed = Arc::new(RwLock::new(tables.clone()));
+        let writer = Writer::spawn(Arc::clone(&database), Arc::clone(&committed))
+            .map_err(|source| Error::Thread { path: path.to_owned(), source })?;
+        Ok(Self {
+            path: path.to_owned(),
+            database,
+            pending: Mutex::new(Pending { tables, writer }),
+            committed,
+            places: Semaphore::new(QUEUE),
+        })
+    }
+
+    /// What is on disk now. Hold it briefly: writing waits for it.
+    pub fn read(&self) -> RwLockReadGuard<'_, Tables> {
+        self.committed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides on the newest state, writes what was decided, and returns when it is on disk.
+    ///
+    /// `decide` runs alone: no other change comes between what it reads and what it writes.
+    pub async fn change<T, E: From<Error>>(
+        &self,
+        decide: impl FnOnce(&Tables) -> Result<(Vec<Change>, T), E>,
+    ) -> Result<T, E> {
+        // Held until the change is on disk. The semaphore is never closed.
+        let _place = self.places.acquire().await.map_err(|_| Error::Write)?;
+        let (value, written) = {
+            let mut pending = self.pending();
+            let (changes, value) = decide(&pending.tables)?;
+            if changes.is_empty() {
+                return Ok(value);
+            }
+            let changes = pending.tables.number(changes);
+            pending.tables.apply(&changes);
+            let (done, written) = oneshot::channel();
+            pending.writer.queue(Job { changes, done })?;
+            (value, written)
+        };
+        match written.await {
+            Ok(Ok(())) => Ok(value),
+            Ok(Err(writer::Failed)) | Err(_) => Err(Error::Write.into()),
+        }
+    }
+
+    /// A document from disk, if it is there.
+    pub fn document(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        let read = || -> Result<_, redb::Error> {
+            let table = self.database.begin_read()?.open_table(writer::DOCUMENTS)?;
+            Ok(table.get(key)?.map(|value| value.value().to_vec()))
+        };
+        read().map_err(|source| self.unreadable(source))
+    }
+
+    /// All documents whose key begins with `prefix`, in order.
+    pub fn documents(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let read = || -> Result<_, redb::Error> {
+            let table = self.database.begin_read()?.open_table(writer::DOCUMENTS)?;
+            let mut found = Vec::new();
+            for entry in table.range(prefix..)? {
+                let (key, value) = entry?;
+                if !key.value().starts_with(prefix) {
+                    break;
+                }
+                found.push((key.value().to_owned(), value.value().to_vec()));
+            }
+            Ok(found)
+        };
+        read().map_err(|source| self.unreadable(source))
+    }
+
+    /// Does the disk take what is written to it?
+    pub fn healthy(&self) -> bool {
+        self.pending().writer.healthy()
+    }
+
+    fn unreadable(&self, source: redb::Error) -> Error {
+        Error::Read { path: self.path.clone(), source: Box::new(source) }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of the file kept in memory. Records are in memory already; this is for documents and the tree itself.
+const CACHE: usize = 4 << 20;
+
+/// The file holds BMC passwords: nobody else may read it.
+fn open_private(path: &Path) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}

@@ -1,0 +1,6 @@
+//! QEMU servers of the lab, from power on.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod rack;
