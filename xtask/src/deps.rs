@@ -41,12 +41,17 @@ const PACKAGES: &[(&str, &[&str])] = &[
     (
         "strangers in tests",
         &[
+            "bsdutils",
+            "curl",
+            "dnsmasq-base",
             "dnsutils",
+            "freeipmi-tools",
             "genisoimage",
             "ignition",
             "ipmitool",
             "iproute2",
             "isc-dhcp-client",
+            "openipmi",
             "python3",
             "python3-venv",
             "udhcpc",

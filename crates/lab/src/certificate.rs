@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -32,11 +32,19 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(&format!("Plinth lab {lab}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         valid(&mut params);
         let certificate = params.self_signed(&key)?;
         let (pem, der) = (certificate.pem(), certificate.der().clone());
-        Ok(Self { issuer: Issuer::new(params, key), pem, der })
+        Ok(Self {
+            issuer: Issuer::new(params, key),
+            pem,
+            der,
+        })
     }
 
     pub fn pem(&self) -> &str {
@@ -53,7 +61,10 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_string()])?;
         params.subject_alt_names.push(SanType::IpAddress(address));
         params.distinguished_name = named(name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         valid(&mut params);

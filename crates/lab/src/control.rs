@@ -16,10 +16,19 @@ use crate::status::Status;
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
     Status,
-    Power { server: String, reset: Reset },
-    AddFault { server: String, order: Order },
+    Power {
+        server: String,
+        reset: Reset,
+    },
+    AddFault {
+        server: String,
+        order: Order,
+    },
     ListFaults,
-    ClearFaults { server: Option<String>, id: Option<u32> },
+    ClearFaults {
+        server: Option<String>,
+        id: Option<u32>,
+    },
     Down,
 }
 
@@ -61,7 +70,10 @@ const MAX_REQUEST: u64 = 64 << 10;
 pub async fn ask(socket: &Path, request: &Request) -> Result<Answer, AskError> {
     let stream = UnixStream::connect(socket)
         .await
-        .map_err(|source| AskError::Connect { path: socket.display().to_string(), source })?;
+        .map_err(|source| AskError::Connect {
+            path: socket.display().to_string(),
+            source,
+        })?;
     let talk = async {
         let (read, mut write) = stream.into_split();
         let mut line = serde_json::to_vec(request).expect("a request is plain data");
@@ -81,8 +93,11 @@ pub async fn ask(socket: &Path, request: &Request) -> Result<Answer, AskError> {
 /// Reads one request; `Err` holds the answer for a caller who made no sense.
 pub async fn read(stream: &mut UnixStream) -> io::Result<Result<Request, Answer>> {
     let mut line = String::new();
-    BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line).await?;
-    Ok(serde_json::from_str(&line).map_err(|error| Answer::Refused(format!("request not understood: {error}"))))
+    BufReader::new(stream.take(MAX_REQUEST))
+        .read_line(&mut line)
+        .await?;
+    Ok(serde_json::from_str(&line)
+        .map_err(|error| Answer::Refused(format!("request not understood: {error}"))))
 }
 
 pub async fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {

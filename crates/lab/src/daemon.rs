@@ -40,7 +40,10 @@ pub enum Error {
     #[error("make the lab's network namespace")]
     Namespace(#[from] netns::Error),
     #[error("{action}")]
-    Io { action: &'static str, source: io::Error },
+    Io {
+        action: &'static str,
+        source: io::Error,
+    },
     #[error(transparent)]
     Network(#[from] network::Error),
     #[error("start the site's services")]
@@ -63,7 +66,10 @@ pub fn run(dir: &Dir) -> Result<(), Error> {
         return Err(Error::NoRecord(dir.path().to_path_buf()));
     };
     let runner = Runner::ourselves().map_err(io_error("find our own process"))?;
-    dir.write(&Record { runner: Some(runner), ..(*record).clone() })?;
+    dir.write(&Record {
+        runner: Some(runner),
+        ..(*record).clone()
+    })?;
     // Threads take the namespace of the one that makes them: enter it before there is a second.
     Namespace::create(&record.rack.namespace)?.enter()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,7 +108,8 @@ impl Lab {
         let netlink = network::build(rack).await?;
         let site = Site::start(site_config(rack, &dir)).await?;
         let authority = Authority::new(&rack.name)?;
-        std::fs::write(dir.ca(), authority.pem()).map_err(io_error("write the lab's CA certificate"))?;
+        std::fs::write(dir.ca(), authority.pem())
+            .map_err(io_error("write the lab's CA certificate"))?;
         let boards = Boards::prepare(rack, &netlink).await?;
         let mut lab = Self {
             accelerator: boards.describe(),
@@ -119,10 +126,16 @@ impl Lab {
         Ok(lab)
     }
 
-    async fn add(&mut self, boards: &Boards, place: Place, authority: &Authority) -> Result<(), Error> {
+    async fn add(
+        &mut self,
+        boards: &Boards,
+        place: Place,
+        authority: &Authority,
+    ) -> Result<(), Error> {
         let name = place.hardware.name.clone();
         let home = self.dir.server(&name);
-        std::fs::create_dir_all(home.join("media")).map_err(io_error("create the server's directory"))?;
+        std::fs::create_dir_all(home.join("media"))
+            .map_err(io_error("create the server's directory"))?;
         let faults = Faults::default();
         let board = boards.make(&self.netlink, &place, &home, &faults).await?;
         let (server, task) = Server::spawn(place.hardware.clone(), place.firmware, faults, board);
@@ -137,7 +150,14 @@ impl Lab {
             ca: authority.der().clone(),
         };
         let port = Port::plug(config, self.netlink.clone()).await?;
-        self.units.insert(name, Unit { place, server, port });
+        self.units.insert(
+            name,
+            Unit {
+                place,
+                server,
+                port,
+            },
+        );
         Ok(())
     }
 
@@ -145,9 +165,16 @@ impl Lab {
     async fn serve(&mut self) -> Result<(), Error> {
         let socket = self.dir.control_socket();
         let listener = UnixListener::bind(&socket).map_err(io_error("open the control socket"))?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(io_error("listen for signals"))?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(io_error("listen for signals"))?;
-        info!(lab = self.record.rack.name, servers = self.units.len(), accelerator = self.accelerator, "lab is up");
+        let mut terminate =
+            signal(SignalKind::terminate()).map_err(io_error("listen for signals"))?;
+        let mut interrupt =
+            signal(SignalKind::interrupt()).map_err(io_error("listen for signals"))?;
+        info!(
+            lab = self.record.rack.name,
+            servers = self.units.len(),
+            accelerator = self.accelerator,
+            "lab is up"
+        );
         loop {
             tokio::select! {
                 connection = listener.accept() => match connection {
@@ -199,8 +226,15 @@ impl Lab {
         if let Err(why) = order.check() {
             return Answer::Refused(why);
         }
-        let Some(unit) = self.units.get_mut(server) else { return self.unknown(server) };
-        info!(server, kind = order.kind.name(), count = order.count, "fault added");
+        let Some(unit) = self.units.get_mut(server) else {
+            return self.unknown(server);
+        };
+        info!(
+            server,
+            kind = order.kind.name(),
+            count = order.count,
+            "fault added"
+        );
         unit.server.faults().add(order);
         unit.faults_changed().await
     }
@@ -211,7 +245,10 @@ impl Lab {
         {
             return self.unknown(name);
         }
-        let chosen = self.units.iter_mut().filter(|(name, _)| server.is_none_or(|server| server == *name));
+        let chosen = self
+            .units
+            .iter_mut()
+            .filter(|(name, _)| server.is_none_or(|server| server == *name));
         let mut cleared = 0;
         let mut last = Answer::Done;
         for (name, unit) in chosen {
@@ -223,7 +260,9 @@ impl Lab {
             }
         }
         match id {
-            Some(id) if cleared == 0 => Answer::Refused(format!("there is no fault {id}; `plinth lab fault list` shows them")),
+            Some(id) if cleared == 0 => Answer::Refused(format!(
+                "there is no fault {id}; `plinth lab fault list` shows them"
+            )),
             Some(_) | None => last,
         }
     }
@@ -239,14 +278,25 @@ impl Lab {
     fn faults(&self) -> Vec<ServerFault> {
         let of = |(name, unit): (&String, &Unit)| {
             let name = name.clone();
-            unit.server.faults().list().into_iter().map(move |fault| ServerFault { server: name.clone(), fault })
+            unit.server
+                .faults()
+                .list()
+                .into_iter()
+                .map(move |fault| ServerFault {
+                    server: name.clone(),
+                    fault,
+                })
         };
         self.in_order().flat_map(of).collect()
     }
 
     /// By place in the rack, not by the alphabet.
     fn in_order(&self) -> impl Iterator<Item = (&String, &Unit)> {
-        self.record.rack.places.iter().filter_map(|place| self.units.get_key_value(&place.hardware.name))
+        self.record
+            .rack
+            .places
+            .iter()
+            .filter_map(|place| self.units.get_key_value(&place.hardware.name))
     }
 
     fn status(&self) -> status::Status {
@@ -263,7 +313,10 @@ impl Lab {
                 leases: self.site.leases().into_iter().map(lease).collect(),
             },
             ca_file: self.dir.ca(),
-            servers: self.in_order().map(|(_, unit)| self.server_status(unit)).collect(),
+            servers: self
+                .in_order()
+                .map(|(_, unit)| self.server_status(unit))
+                .collect(),
         }
     }
 
@@ -276,7 +329,14 @@ impl Lab {
             ipmi: unit.place.bmc.to_string(),
             user: self.record.rack.bmc_user.clone(),
             password: self.record.bmc_password.clone(),
-            macs: hardware.nics.iter().map(|nic| status::Port { network: nic.network, mac: nic.mac }).collect(),
+            macs: hardware
+                .nics
+                .iter()
+                .map(|nic| status::Port {
+                    network: nic.network,
+                    mac: nic.mac,
+                })
+                .collect(),
             power: status.view.power,
             firmware: status.view.firmware,
             boot: status.view.boot,
@@ -290,7 +350,12 @@ impl Lab {
 
     /// Stops everything; a server that does not stop in time is named and left to the namespace's end.
     async fn stop(self) {
-        let Self { units, mut tasks, site, .. } = self;
+        let Self {
+            units,
+            mut tasks,
+            site,
+            ..
+        } = self;
         let mut ports = JoinSet::new();
         for (_, unit) in units {
             drop(unit.server);
@@ -312,7 +377,11 @@ const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 impl Unit {
     async fn faults_changed(&mut self) -> Answer {
-        let down = self.server.faults().in_force(|kind| (kind == FaultKind::BmcDown).then_some(())).is_some();
+        let down = self
+            .server
+            .faults()
+            .in_force(|kind| (kind == FaultKind::BmcDown).then_some(()))
+            .is_some();
         if let Err(error) = self.port.set_down(down).await {
             return Answer::Refused(model::chain(&error));
         }
@@ -321,7 +390,11 @@ impl Unit {
 }
 
 fn lease(lease: protocols::dhcp::server::Lease) -> status::Lease {
-    status::Lease { mac: lease.mac, address: lease.address, hostname: lease.hostname }
+    status::Lease {
+        mac: lease.mac,
+        address: lease.address,
+        hostname: lease.hostname,
+    }
 }
 
 /// Servers are known to the site by name, as an organisation would register them; addresses come from the pool.
@@ -332,12 +405,29 @@ fn site_config(rack: &Rack, dir: &Dir) -> site::Config {
     dhcp.options.dns = vec![site.router];
     dhcp.options.domain = Some(site.domain.clone());
     for place in places {
-        let nics = place.hardware.nics.iter().filter(|nic| nic.network == Network::Baremetal);
-        let known = Known { hostname: Some(place.hardware.name.clone()), ..Known::default() };
+        let nics = place
+            .hardware
+            .nics
+            .iter()
+            .filter(|nic| nic.network == Network::Baremetal);
+        let known = Known {
+            hostname: Some(place.hardware.name.clone()),
+            ..Known::default()
+        };
         dhcp.known.extend(nics.map(|nic| (nic.mac, known.clone())));
     }
-    let dns = DnsConfig { address: site.router, domain: site.domain.clone(), records: vec![], upstreams: vec![] };
-    site::Config { link: Network::Baremetal.bridge().into(), dhcp, dns, leases: dir.leases() }
+    let dns = DnsConfig {
+        address: site.router,
+        domain: site.domain.clone(),
+        records: vec![],
+        upstreams: vec![],
+    };
+    site::Config {
+        link: Network::Baremetal.bridge().into(),
+        dhcp,
+        dns,
+        leases: dir.leases(),
+    }
 }
 
 fn answer(result: Result<(), TellError>) -> Answer {
@@ -356,29 +446,50 @@ enum Boards {
 impl Boards {
     async fn prepare(rack: &Rack, netlink: &Netlink) -> Result<Self, Error> {
         Ok(match rack.kind {
-            Kind::Qemu => Self::Qemu { accel: accel::probe().await.clone() },
-            Kind::Sim => Self::Sim { wire: Arc::new(Wire::plug(netlink).await?) },
+            Kind::Qemu => Self::Qemu {
+                accel: accel::probe().await.clone(),
+            },
+            Kind::Sim => Self::Sim {
+                wire: Arc::new(Wire::plug(netlink).await?),
+            },
         })
     }
 
     fn describe(&self) -> String {
         match self {
             Self::Qemu { accel: Accel::Kvm } => "kvm".into(),
-            Self::Qemu { accel: Accel::Tcg { why } } => format!("emulated: {why}"),
+            Self::Qemu {
+                accel: Accel::Tcg { why },
+            } => format!("emulated: {why}"),
             Self::Sim { .. } => "sim".into(),
         }
     }
 
-    async fn make(&self, netlink: &Netlink, place: &Place, home: &std::path::Path, faults: &Faults) -> Result<Board, Error> {
+    async fn make(
+        &self,
+        netlink: &Netlink,
+        place: &Place,
+        home: &std::path::Path,
+        faults: &Faults,
+    ) -> Result<Board, Error> {
         match self {
             Self::Qemu { accel } => {
                 for nic in &place.hardware.nics {
                     network::plug(netlink, nic).await?;
                 }
-                let fetcher = Fetcher::new(home.join("media"), Limits::default(), RootCertStore::empty());
+                let fetcher = Fetcher::new(
+                    home.join("media"),
+                    Limits::default(),
+                    RootCertStore::empty(),
+                );
                 Ok(qemu::spawn(place.clone(), home, accel.clone(), fetcher))
             }
-            Self::Sim { wire } => Ok(sim::spawn(&place.hardware, home, Some(wire.clone()), faults.clone())),
+            Self::Sim { wire } => Ok(sim::spawn(
+                &place.hardware,
+                home,
+                Some(wire.clone()),
+                faults.clone(),
+            )),
         }
     }
 }

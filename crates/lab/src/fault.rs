@@ -57,8 +57,13 @@ impl Kind {
         Self::ForgetsBootOverride,
         Self::EjectsMedia,
         Self::LosesPower,
-        Self::LinkDown { network: Network::Provisioning },
-        Self::LinkLossy { network: Network::Provisioning, percent: 20 },
+        Self::LinkDown {
+            network: Network::Provisioning,
+        },
+        Self::LinkLossy {
+            network: Network::Provisioning,
+            percent: 20,
+        },
         Self::DiskErrors,
         Self::BootLoop { millis: 5000 },
         Self::CorruptsTransfer,
@@ -105,13 +110,22 @@ fn always() -> u8 {
 
 impl Order {
     pub fn new(kind: Kind) -> Self {
-        Self { kind, count: None, chance: always(), seed: 0 }
+        Self {
+            kind,
+            count: None,
+            chance: always(),
+            seed: 0,
+        }
     }
 
     /// Whether it makes sense. A fault that lasts has no occasions to count or to roll dice on.
     pub fn check(&self) -> Result<(), String> {
         let lasts = match self.kind {
-            Kind::BmcDown | Kind::LiesAboutPower | Kind::LinkDown { .. } | Kind::LinkLossy { .. } | Kind::DiskErrors => true,
+            Kind::BmcDown
+            | Kind::LiesAboutPower
+            | Kind::LinkDown { .. }
+            | Kind::LinkLossy { .. }
+            | Kind::DiskErrors => true,
             Kind::BmcSlow { .. }
             | Kind::BmcError { .. }
             | Kind::DropsSessions
@@ -123,14 +137,21 @@ impl Order {
             | Kind::CorruptsTransfer => false,
         };
         if lasts && (self.count.is_some() || self.chance < 100) {
-            return Err(format!("{} lasts until it is cleared: it takes no --count and no --chance", self.kind.name()));
+            return Err(format!(
+                "{} lasts until it is cleared: it takes no --count and no --chance",
+                self.kind.name()
+            ));
         }
         if !(1..=100).contains(&self.chance) {
             return Err(format!("a chance of {} %: give 1 to 100", self.chance));
         }
         match self.kind {
-            Kind::LinkLossy { percent, .. } if !(1..=100).contains(&percent) => Err(format!("{percent} % of frames: give 1 to 100")),
-            Kind::BmcError { status } if !(400..=599).contains(&status) => Err(format!("status {status}: give 400 to 599")),
+            Kind::LinkLossy { percent, .. } if !(1..=100).contains(&percent) => {
+                Err(format!("{percent} % of frames: give 1 to 100"))
+            }
+            Kind::BmcError { status } if !(400..=599).contains(&status) => {
+                Err(format!("status {status}: give 400 to 599"))
+            }
             Kind::BmcDown
             | Kind::BmcSlow { .. }
             | Kind::BmcError { .. }
@@ -150,7 +171,10 @@ impl Order {
 
     #[must_use]
     pub fn times(self, count: u32) -> Self {
-        Self { count: Some(count), ..self }
+        Self {
+            count: Some(count),
+            ..self
+        }
     }
 }
 
@@ -187,15 +211,26 @@ impl Faults {
         let rng = SmallRng::seed_from_u64(order.seed);
         // Power that is lost is lost once.
         let once = (order.kind == Kind::LosesPower).then_some(1);
-        let order = Order { count: order.count.or(once), ..order };
-        let fault = Fault { id: shared.next_id, order, struck: 0 };
+        let order = Order {
+            count: order.count.or(once),
+            ..order
+        };
+        let fault = Fault {
+            id: shared.next_id,
+            order,
+            struck: 0,
+        };
         shared.list.push((fault.clone(), rng));
         fault
     }
 
     /// All faults ever ordered and not cleared, spent ones included.
     pub fn list(&self) -> Vec<Fault> {
-        self.lock().list.iter().map(|(fault, _)| fault.clone()).collect()
+        self.lock()
+            .list
+            .iter()
+            .map(|(fault, _)| fault.clone())
+            .collect()
     }
 
     /// Removes one fault, or all; returns what was removed.
@@ -205,7 +240,9 @@ impl Faults {
             .into_iter()
             .partition(|(fault, _)| id.is_none_or(|id| fault.id == id));
         shared.list = kept;
-        gone.into_iter().map(|(fault, _): (Fault, SmallRng)| fault).collect()
+        gone.into_iter()
+            .map(|(fault, _): (Fault, SmallRng)| fault)
+            .collect()
     }
 
     /// Asks whether a fault strikes on this occasion, and counts it if so.
@@ -229,7 +266,11 @@ impl Faults {
 
     /// Whether a lasting fault is in force; does not count.
     pub fn in_force<T>(&self, pick: impl Fn(Kind) -> Option<T>) -> Option<T> {
-        self.lock().list.iter().filter(|(fault, _)| !fault.is_spent()).find_map(|(fault, _)| pick(fault.order.kind))
+        self.lock()
+            .list
+            .iter()
+            .filter(|(fault, _)| !fault.is_spent())
+            .find_map(|(fault, _)| pick(fault.order.kind))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
@@ -242,7 +283,9 @@ mod tests {
     use super::*;
 
     fn ignores_reset(faults: &Faults) -> bool {
-        faults.strikes(|kind| (kind == Kind::IgnoresReset).then_some(())).is_some()
+        faults
+            .strikes(|kind| (kind == Kind::IgnoresReset).then_some(()))
+            .is_some()
     }
 
     #[test]
@@ -260,7 +303,11 @@ mod tests {
     fn the_same_seed_strikes_on_the_same_occasions() {
         let run = |seed| {
             let faults = Faults::default();
-            faults.add(Order { chance: 50, seed, ..Order::new(Kind::IgnoresReset) });
+            faults.add(Order {
+                chance: 50,
+                seed,
+                ..Order::new(Kind::IgnoresReset)
+            });
             (0..64).map(|_| ignores_reset(&faults)).collect::<Vec<_>>()
         };
         assert_eq!(run(7), run(7));
@@ -280,8 +327,17 @@ mod tests {
 
     #[test]
     fn an_order_is_written_flat() {
-        let order: Order = serde_json::from_str(r#"{"kind":"link-lossy","network":"baremetal","percent":5,"count":3}"#).unwrap();
-        assert_eq!(order.kind, Kind::LinkLossy { network: Network::Baremetal, percent: 5 });
+        let order: Order = serde_json::from_str(
+            r#"{"kind":"link-lossy","network":"baremetal","percent":5,"count":3}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            order.kind,
+            Kind::LinkLossy {
+                network: Network::Baremetal,
+                percent: 5
+            }
+        );
         assert_eq!((order.count, order.chance), (Some(3), 100));
         for kind in Kind::EXAMPLES {
             assert_eq!(serde_json::to_value(kind).unwrap()["kind"], kind.name());

@@ -36,10 +36,16 @@ pub async fn set(port: &str, percent: u8) -> Result<(), Error> {
         drop(stdin);
         nft.wait_with_output().await
     };
-    let output = tokio::time::timeout(WITHIN, run).await.map_err(|_| Error::Silent)?.map_err(Error::Run)?;
+    let output = tokio::time::timeout(WITHIN, run)
+        .await
+        .map_err(|_| Error::Silent)?
+        .map_err(Error::Run)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-        return Err(Error::Refused { port: port.into(), said });
+        return Err(Error::Refused {
+            port: port.into(),
+            said,
+        });
     }
     Ok(())
 }
@@ -47,13 +53,21 @@ pub async fn set(port: &str, percent: u8) -> Result<(), Error> {
 /// One table, two chains a port. A chain that is to go must exist and be empty first.
 fn rules(port: &str, percent: u8) -> String {
     let mut text = String::from("add table bridge plinth\n");
-    for (direction, hook, matches) in [("in", "prerouting", "iifname"), ("out", "postrouting", "oifname")] {
+    for (direction, hook, matches) in [
+        ("in", "prerouting", "iifname"),
+        ("out", "postrouting", "oifname"),
+    ] {
         let chain = format!("bridge plinth {port}-{direction}");
-        text += &format!("add chain {chain} {{ type filter hook {hook} priority -300; }}\nflush chain {chain}\n");
-        text += &if percent > 0 {
-            format!("add rule {chain} {matches} \"{port}\" numgen random mod 100 < {percent} counter drop\n")
-        } else {
-            format!("delete chain {chain}\n")
+        text += &format!(
+            "add chain {chain} {{ type filter hook {hook} priority -300; }}\nflush chain {chain}\n"
+        );
+        text += &match percent {
+            0 => format!("delete chain {chain}\n"),
+            // nft refuses a comparison that is always true.
+            100.. => format!("add rule {chain} {matches} \"{port}\" counter drop\n"),
+            1..100 => format!(
+                "add rule {chain} {matches} \"{port}\" numgen random mod 100 < {percent} counter drop\n"
+            ),
         };
     }
     text
@@ -66,6 +80,7 @@ mod tests {
     #[test]
     fn a_lossy_port_drops_both_ways_and_a_mended_one_leaves_no_chain() {
         insta::assert_snapshot!(rules("pr0", 20));
+        insta::assert_snapshot!(rules("pr0", 100));
         insta::assert_snapshot!(rules("pr0", 0));
     }
 }

@@ -18,7 +18,10 @@ pub enum Error {
     #[error("set up the lab's network")]
     Sysctl(#[from] sysctl::Error),
     #[error("plug server port {port}")]
-    Tap { port: String, source: linux::tap::Error },
+    Tap {
+        port: String,
+        source: linux::tap::Error,
+    },
 }
 
 /// Makes the networks in the current namespace. Safe to call again.
@@ -30,10 +33,15 @@ pub async fn build(rack: &Rack) -> Result<Netlink, Error> {
         netlink.set_up(network.bridge()).await?;
     }
     let baremetal = Network::Baremetal.bridge();
-    let router = Ipv4Net::new(rack.site.router, rack.site.subnet.prefix_len()).expect("the prefix is a subnet's");
-    netlink.ensure_address(baremetal, Want::new(IpNet::V4(router))).await?;
+    let router = Ipv4Net::new(rack.site.router, rack.site.subnet.prefix_len())
+        .expect("the prefix is a subnet's");
+    netlink
+        .ensure_address(baremetal, Want::new(IpNet::V4(router)))
+        .await?;
     // A BMC that is down is a neighbour that does not answer, not a missing route.
-    netlink.ensure_route(&Route::on_link(IpNet::V4(rack.management), baremetal)).await?;
+    netlink
+        .ensure_route(&Route::on_link(IpNet::V4(rack.management), baremetal))
+        .await?;
     // Servers reach the BMCs through the router, which is us.
     sysctl::set("net.ipv4.ip_forward", "1")?;
     Ok(netlink)
@@ -41,19 +49,28 @@ pub async fn build(rack: &Rack) -> Result<Netlink, Error> {
 
 /// Gives a server's NIC its port on the bridge, for QEMU to plug into.
 pub async fn plug(netlink: &Netlink, nic: &Nic) -> Result<(), Error> {
-    linux::tap::ensure_persistent(&nic.port).map_err(|source| Error::Tap { port: nic.port.clone(), source })?;
-    netlink.set_master(&nic.port, Some(nic.network.bridge())).await?;
+    linux::tap::ensure_persistent(&nic.port).map_err(|source| Error::Tap {
+        port: nic.port.clone(),
+        source,
+    })?;
+    netlink
+        .set_master(&nic.port, Some(nic.network.bridge()))
+        .await?;
     Ok(netlink.set_up(&nic.port).await?)
 }
 
 /// Puts a BMC on the network.
 pub async fn attach_bmc(netlink: &Netlink, address: Ipv4Addr) -> Result<(), Error> {
-    Ok(netlink.ensure_address(Network::Baremetal.bridge(), Want::new(host(address))).await?)
+    Ok(netlink
+        .ensure_address(Network::Baremetal.bridge(), Want::new(host(address)))
+        .await?)
 }
 
 /// Takes a BMC off the network, as if its cable were pulled.
 pub async fn detach_bmc(netlink: &Netlink, address: Ipv4Addr) -> Result<(), Error> {
-    netlink.remove_address(Network::Baremetal.bridge(), host(address)).await?;
+    netlink
+        .remove_address(Network::Baremetal.bridge(), host(address))
+        .await?;
     Ok(())
 }
 

@@ -24,9 +24,16 @@ use crate::server::Server;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("plug BMC {address} in")]
-    Network { address: Ipv4Addr, source: network::Error },
+    Network {
+        address: Ipv4Addr,
+        source: network::Error,
+    },
     #[error("BMC {address}: listen on {what}")]
-    Listen { address: Ipv4Addr, what: &'static str, source: io::Error },
+    Listen {
+        address: Ipv4Addr,
+        what: &'static str,
+        source: io::Error,
+    },
 }
 
 /// What a BMC is made of.
@@ -60,10 +67,13 @@ impl Port {
         let address = config.place.bmc;
         let mut trusted = RootCertStore::empty();
         // A certificate we have just made ourselves.
-        trusted.add(config.ca).expect("the lab's own CA certificate is well-formed");
+        trusted
+            .add(config.ca)
+            .expect("the lab's own CA certificate is well-formed");
         let bmc = Bmc::new(bmc::Config {
             server: config.server,
-            personality: Personality::named(&config.place.vendor).expect("the plan knows the vendor"),
+            personality: Personality::named(&config.place.vendor)
+                .expect("the plan knows the vendor"),
             user: config.user,
             password: Secret::new(config.password),
             mac: bmc_mac(address),
@@ -74,7 +84,13 @@ impl Port {
             licensed: true,
             restart: BMC_RESTARTS_WITHIN,
         });
-        let mut port = Self { address, netlink, bmc, tls: config.tls, plugged: None };
+        let mut port = Self {
+            address,
+            netlink,
+            bmc,
+            tls: config.tls,
+            plugged: None,
+        };
         port.set_down(false).await?;
         Ok(port)
     }
@@ -92,7 +108,9 @@ impl Port {
             (true, Some(plugged)) => {
                 plugged.stop().await;
                 info!(bmc = %address, "BMC unplugged");
-                network::detach_bmc(&self.netlink, address).await.map_err(network)
+                network::detach_bmc(&self.netlink, address)
+                    .await
+                    .map_err(network)
             }
             (true, None) => Ok(()),
             (false, Some(plugged)) => {
@@ -100,7 +118,9 @@ impl Port {
                 Ok(())
             }
             (false, None) => {
-                network::attach_bmc(&self.netlink, address).await.map_err(network)?;
+                network::attach_bmc(&self.netlink, address)
+                    .await
+                    .map_err(network)?;
                 self.plugged = Some(self.listen().await?);
                 Ok(())
             }
@@ -109,10 +129,21 @@ impl Port {
 
     async fn listen(&self) -> Result<Plugged, Error> {
         let address = self.address;
-        let failed = |what| move |source| Error::Listen { address, what, source };
-        let tcp = TcpListener::bind((address, 443)).await.map_err(failed("tcp 443, Redfish"))?;
-        let udp = UdpSocket::bind((address, 623)).await.map_err(failed("udp 623, IPMI"))?;
-        let redfish = redfish::spawn(tcp, Some(self.tls.clone()), self.bmc.clone()).map_err(failed("tcp 443, Redfish"))?;
+        let failed = |what| {
+            move |source| Error::Listen {
+                address,
+                what,
+                source,
+            }
+        };
+        let tcp = TcpListener::bind((address, 443))
+            .await
+            .map_err(failed("tcp 443, Redfish"))?;
+        let udp = UdpSocket::bind((address, 623))
+            .await
+            .map_err(failed("udp 623, IPMI"))?;
+        let redfish = redfish::spawn(tcp, Some(self.tls.clone()), self.bmc.clone())
+            .map_err(failed("tcp 443, Redfish"))?;
         let ipmi = tokio::spawn(ipmi::serve(udp, self.bmc.clone()));
         Ok(Plugged { redfish, ipmi })
     }

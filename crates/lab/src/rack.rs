@@ -87,7 +87,9 @@ pub struct Place {
 /// Why there can be no such rack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    #[error("--name {0:?}: use 1 to 11 lower-case letters, digits or dashes, starting with a letter")]
+    #[error(
+        "--name {0:?}: use 1 to 11 lower-case letters, digits or dashes, starting with a letter"
+    )]
     Name(String),
     #[error("--servers {0}: a rack holds 1 to {MAX_SERVERS}")]
     Servers(u16),
@@ -125,7 +127,9 @@ impl Rack {
             domain: format!("{}.test", options.name),
         };
         let management = Ipv4Net::new_assert(Ipv4Addr::new(10, 120, 0, 0), 16);
-        let places = (0..options.servers).map(|index| place(options, management, index)).collect();
+        let places = (0..options.servers)
+            .map(|index| place(options, management, index))
+            .collect();
         Ok(Self {
             name: options.name.clone(),
             namespace: format!("plinth-{}", options.name),
@@ -151,7 +155,9 @@ fn problems(options: &Options) -> Vec<Problem> {
     let name = &options.name;
     let good_name = (1..=11).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !good_name {
         problems.push(Problem::Name(name.clone()));
     }
@@ -159,8 +165,15 @@ fn problems(options: &Options) -> Vec<Problem> {
         problems.push(Problem::Servers(options.servers));
     }
     if Personality::named(&options.vendor).is_none() {
-        let known = personality::ALL.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
-        problems.push(Problem::Vendor { given: options.vendor.clone(), known });
+        let known = personality::ALL
+            .iter()
+            .map(|p| p.name)
+            .collect::<Vec<_>>()
+            .join(", ");
+        problems.push(Problem::Vendor {
+            given: options.vendor.clone(),
+            known,
+        });
     }
     if !(1..=64).contains(&options.cpus) {
         problems.push(Problem::Cpus(options.cpus));
@@ -179,7 +192,10 @@ fn problems(options: &Options) -> Vec<Problem> {
 
 fn place(options: &Options, management: Ipv4Net, index: u16) -> Place {
     let name = format!("server-{index}");
-    let uuid = Uuid::new_v5(&Uuid::NAMESPACE_DNS, format!("{name}.{}.plinth.lab", options.name).as_bytes());
+    let uuid = Uuid::new_v5(
+        &Uuid::NAMESPACE_DNS,
+        format!("{name}.{}.plinth.lab", options.name).as_bytes(),
+    );
     let serial = format!("PL{:08X}", uuid.as_fields().0);
     let nics = Network::ALL.map(|network| Nic {
         network,
@@ -191,7 +207,10 @@ fn place(options: &Options, management: Ipv4Net, index: u16) -> Place {
         },
     });
     let disks = (0..options.disks)
-        .map(|disk| Disk { serial: format!("{serial}-{disk}"), size_bytes: options.disk_gib * GIB })
+        .map(|disk| Disk {
+            serial: format!("{serial}-{disk}"),
+            size_bytes: options.disk_gib * GIB,
+        })
         .collect();
     Place {
         hardware: Hardware {
@@ -211,7 +230,9 @@ fn place(options: &Options, management: Ipv4Net, index: u16) -> Place {
 
 /// QEMU's prefix with the local bit, one octet of the lab's name, the network, and the place.
 fn mac(lab: &str, network: Network, index: u16) -> Mac {
-    let lab = lab.bytes().fold(7_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
+    let lab = lab
+        .bytes()
+        .fold(7_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
     let network = match network {
         Network::Baremetal => 0xb0,
         Network::Provisioning => 0xb1,
@@ -227,8 +248,16 @@ mod tests {
 
     #[test]
     fn a_large_rack_has_no_address_mac_or_uuid_twice() {
-        let rack = Rack::plan(&Options { servers: MAX_SERVERS, ..Options::default() }).unwrap();
-        let macs: BTreeSet<_> = rack.places.iter().flat_map(|p| p.hardware.nics.iter().map(|n| n.mac)).collect();
+        let rack = Rack::plan(&Options {
+            servers: MAX_SERVERS,
+            ..Options::default()
+        })
+        .unwrap();
+        let macs: BTreeSet<_> = rack
+            .places
+            .iter()
+            .flat_map(|p| p.hardware.nics.iter().map(|n| n.mac))
+            .collect();
         let uuids: BTreeSet<_> = rack.places.iter().map(|p| p.hardware.uuid).collect();
         let bmcs: BTreeSet<_> = rack.places.iter().map(|p| p.bmc).collect();
         let n = usize::from(MAX_SERVERS);
@@ -239,14 +268,29 @@ mod tests {
 
     #[test]
     fn the_same_options_give_the_same_rack_and_another_name_another() {
-        let plan = |name: &str| Rack::plan(&Options { name: name.into(), ..Options::default() }).unwrap();
+        let plan = |name: &str| {
+            Rack::plan(&Options {
+                name: name.into(),
+                ..Options::default()
+            })
+            .unwrap()
+        };
         assert_eq!(plan("a"), plan("a"));
-        assert_ne!(plan("a").places[0].hardware.nics[0].mac, plan("b").places[0].hardware.nics[0].mac);
+        assert_ne!(
+            plan("a").places[0].hardware.nics[0].mac,
+            plan("b").places[0].hardware.nics[0].mac
+        );
     }
 
     #[test]
     fn every_problem_is_named_at_once() {
-        let options = Options { name: "A b".into(), servers: 0, memory_mib: 1, disks: 0, ..Options::default() };
+        let options = Options {
+            name: "A b".into(),
+            servers: 0,
+            memory_mib: 1,
+            disks: 0,
+            ..Options::default()
+        };
         assert_eq!(Rack::plan(&options).unwrap_err().len(), 4);
     }
 }

@@ -38,7 +38,10 @@ impl Runner {
     /// This process.
     pub fn ourselves() -> io::Result<Self> {
         let id = process::Id::of(std::process::id())?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self { pid: id.pid, start_time: id.start_time })
+        Ok(Self {
+            pid: id.pid,
+            start_time: id.start_time,
+        })
     }
 
     pub fn is_alive(self) -> bool {
@@ -51,7 +54,10 @@ impl Runner {
     }
 
     fn id(self) -> process::Id {
-        process::Id { pid: self.pid, start_time: self.start_time }
+        process::Id {
+            pid: self.pid,
+            start_time: self.start_time,
+        }
     }
 }
 
@@ -67,13 +73,25 @@ pub enum Found {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{action} {path}")]
-    File { action: &'static str, path: PathBuf, source: io::Error },
+    File {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
     #[error("{path} is not a lab's record; move it away, or choose another --dir")]
-    Record { path: PathBuf, source: serde_json::Error },
-    #[error("--dir {0:?} is too long: the sockets in it would pass the kernel's limit of 107 characters; choose a shorter path")]
+    Record {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error(
+        "--dir {0:?} is too long: the sockets in it would pass the kernel's limit of 107 characters; choose a shorter path"
+    )]
     TooLong(PathBuf),
     #[error("remove network namespace {name}")]
-    Namespace { name: String, source: linux::netns::Error },
+    Namespace {
+        name: String,
+        source: linux::netns::Error,
+    },
     #[error("process {0} of the lab did not end; end it by hand, then run `plinth lab down` again")]
     Undead(u32),
 }
@@ -129,27 +147,48 @@ impl Dir {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-            Err(source) => return Err(Error::File { action: "read", path, source }),
+            Err(source) => {
+                return Err(Error::File {
+                    action: "read",
+                    path,
+                    source,
+                });
+            }
         };
-        let record: Record = serde_json::from_slice(&text).map_err(|source| Error::Record { path, source })?;
+        let record: Record =
+            serde_json::from_slice(&text).map_err(|source| Error::Record { path, source })?;
         let alive = record.runner.is_some_and(Runner::is_alive);
-        Ok(if alive { Found::Living(Box::new(record)) } else { Found::Left(Box::new(record)) })
+        Ok(if alive {
+            Found::Living(Box::new(record))
+        } else {
+            Found::Left(Box::new(record))
+        })
     }
 
     /// Writes the record, whole or not at all.
     pub fn write(&self, record: &Record) -> Result<(), Error> {
         let file = |action, path: &Path| {
             let path = path.to_path_buf();
-            move |source| Error::File { action, path, source }
+            move |source| Error::File {
+                action,
+                path,
+                source,
+            }
         };
         let servers = self.0.join("servers");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&servers).map_err(file("create", &servers))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&servers)
+            .map_err(file("create", &servers))?;
         let (path, new) = (self.record_file(), self.0.join("lab.json.new"));
         let text = serde_json::to_vec_pretty(record).expect("a record is plain data");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut to = options.open(&new).map_err(file("create", &new))?;
-        to.write_all(&text).and_then(|()| to.sync_all()).map_err(file("write", &new))?;
+        to.write_all(&text)
+            .and_then(|()| to.sync_all())
+            .map_err(file("write", &new))?;
         fs::rename(&new, &path).map_err(file("write", &path))
     }
 
@@ -158,9 +197,19 @@ impl Dir {
         let mut errors = end_processes(&record.rack.namespace);
         let name = &record.rack.namespace;
         if let Err(source) = Namespace::remove(name) {
-            errors.push(Error::Namespace { name: name.clone(), source });
+            errors.push(Error::Namespace {
+                name: name.clone(),
+                source,
+            });
         }
-        let files = ["control.sock", "lab.log", "ca.pem", "leases.redb", "lab.json.new", "lab.json"];
+        let files = [
+            "control.sock",
+            "lab.log",
+            "ca.pem",
+            "leases.redb",
+            "lab.json.new",
+            "lab.json",
+        ];
         let servers = self.0.join("servers");
         errors.extend(gone(fs::remove_dir_all(&servers), &servers));
         for name in files {
@@ -175,18 +224,27 @@ impl Dir {
 
 fn gone(result: io::Result<()>, path: &Path) -> Option<Error> {
     match result {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Some(Error::File { action: "remove", path: path.to_path_buf(), source })
-        }
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Some(Error::File {
+            action: "remove",
+            path: path.to_path_buf(),
+            source,
+        }),
         Ok(()) | Err(_) => None,
     }
 }
 
 /// Ends every process that lives in the lab's namespace, ourselves excepted.
 fn end_processes(namespace: &str) -> Vec<Error> {
-    let Ok(namespace) = Namespace::open(namespace) else { return vec![] };
-    let Ok(id) = namespace.id() else { return vec![] };
-    let inside: Vec<process::Id> = processes().filter(|pid| lives_in(*pid, id)).filter_map(|pid| process::Id::of(pid).ok().flatten()).collect();
+    let Ok(namespace) = Namespace::open(namespace) else {
+        return vec![];
+    };
+    let Ok(id) = namespace.id() else {
+        return vec![];
+    };
+    let inside: Vec<process::Id> = processes()
+        .filter(|pid| lives_in(*pid, id))
+        .filter_map(|pid| process::Id::of(pid).ok().flatten())
+        .collect();
     for process in &inside {
         _ = process.signal(Signal::SIGKILL);
     }
@@ -206,7 +264,9 @@ fn end_processes(namespace: &str) -> Vec<Error> {
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let own = std::process::id();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(move |pid| *pid != own)
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(move |pid| *pid != own)
 }
 
 fn lives_in(pid: u32, namespace: (u64, u64)) -> bool {

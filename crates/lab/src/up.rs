@@ -26,7 +26,9 @@ pub enum Error {
     Living { name: String, pid: u32 },
     #[error("this machine cannot run the lab:\n  {}", list(.0))]
     Needs(Vec<needs::Missing>),
-    #[error("network namespace {0} exists and is not this lab's; choose another --name, or remove it: ip netns del {0}")]
+    #[error(
+        "network namespace {0} exists and is not this lab's; choose another --name, or remove it: ip netns del {0}"
+    )]
     NamespaceTaken(String),
     #[error(transparent)]
     State(#[from] state::Error),
@@ -47,7 +49,11 @@ pub enum Error {
 }
 
 fn list<E: std::error::Error>(errors: &[E]) -> String {
-    errors.iter().map(|error| model::chain(error)).collect::<Vec<_>>().join("\n  ")
+    errors
+        .iter()
+        .map(|error| model::chain(error))
+        .collect::<Vec<_>>()
+        .join("\n  ")
 }
 
 /// Emulated firmware probes and a hundred servers included.
@@ -55,16 +61,27 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Brings a lab up and returns when every BMC answers. `run` is the command that runs a lab's process.
-pub async fn up(dir: &Dir, options: &Options, mut run: Command, say: impl Fn(&str)) -> Result<Rack, Error> {
+pub async fn up(
+    dir: &Dir,
+    options: &Options,
+    mut run: Command,
+    say: impl Fn(&str),
+) -> Result<Rack, Error> {
     let rack = Rack::plan(options).map_err(Error::Options)?;
     match dir.look()? {
         Found::Nothing => {}
         Found::Living(record) => {
             let pid = record.runner.map_or(0, |runner| runner.pid);
-            return Err(Error::Living { name: record.rack.name, pid });
+            return Err(Error::Living {
+                name: record.rack.name,
+                pid,
+            });
         }
         Found::Left(record) => {
-            say(&format!("cleaning up after lab {}, which died", record.rack.name));
+            say(&format!(
+                "cleaning up after lab {}, which died",
+                record.rack.name
+            ));
             unclean(dir.clean(&record))?;
         }
     }
@@ -75,12 +92,20 @@ pub async fn up(dir: &Dir, options: &Options, mut run: Command, say: impl Fn(&st
     if Namespace::exists(&rack.namespace) {
         return Err(Error::NamespaceTaken(rack.namespace));
     }
-    let record = Record { rack: rack.clone(), bmc_password: password(), runner: None };
+    let record = Record {
+        rack: rack.clone(),
+        bmc_password: password(),
+        runner: None,
+    };
     dir.write(&record)?;
     let log = File::create(dir.log()).map_err(Error::Spawn)?;
     let errors = log.try_clone().map_err(Error::Spawn)?;
     // A session of its own: the lab outlives the terminal that asked for it.
-    run.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0).current_dir("/");
+    run.stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .process_group(0)
+        .current_dir("/");
     let mut child = run.spawn().map_err(Error::Spawn)?;
     match ready(dir, &mut child).await {
         Ok(()) => Ok(rack),
@@ -100,12 +125,18 @@ async fn ready(dir: &Dir, child: &mut Child) -> Result<(), String> {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(format!("its process ended ({status})"));
         }
-        if control::ask(&dir.control_socket(), &Request::Status).await.is_ok() {
+        if control::ask(&dir.control_socket(), &Request::Status)
+            .await
+            .is_ok()
+        {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Err(format!("it was not ready within {} s", READY_WITHIN.as_secs()))
+    Err(format!(
+        "it was not ready within {} s",
+        READY_WITHIN.as_secs()
+    ))
 }
 
 /// The end of the lab's log, which says why it failed.
@@ -132,7 +163,10 @@ pub async fn down(dir: &Dir) -> Result<String, Error> {
 
 /// Asks the lab to stop its servers and end. What it cannot be asked to do, `clean` does by force.
 async fn stop(dir: &Dir, record: &Record) {
-    if control::ask(&dir.control_socket(), &Request::Down).await.is_err() {
+    if control::ask(&dir.control_socket(), &Request::Down)
+        .await
+        .is_err()
+    {
         _ = record.runner.map(state::Runner::terminate);
     }
     let deadline = Instant::now() + STOPS_WITHIN;
@@ -154,12 +188,18 @@ pub async fn ask(dir: &Dir, request: &Request) -> Result<Answer, Error> {
 }
 
 fn unclean(errors: Vec<state::Error>) -> Result<(), Error> {
-    if errors.is_empty() { Ok(()) } else { Err(Error::Unclean(errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Unclean(errors))
+    }
 }
 
 /// One for the whole rack: 20 characters that need no quoting anywhere, and fit IPMI's limit.
 fn password() -> String {
     const LETTERS: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
     let mut rng = rand::rng();
-    (0..20).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect()
+    (0..20)
+        .map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())]))
+        .collect()
 }

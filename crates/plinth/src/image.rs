@@ -64,18 +64,52 @@ pub enum FlavourName {
 pub fn run(command: Command) -> Result<()> {
     let Command::Build(build) = command;
     match build {
-        Build::Os { common: Common { mirror, cache, refresh } } => {
-            let image = os::build(&os::Options { mirror, cache, refresh }, report)?;
+        Build::Os {
+            common:
+                Common {
+                    mirror,
+                    cache,
+                    refresh,
+                },
+        } => {
+            let image = os::build(
+                &os::Options {
+                    mirror,
+                    cache,
+                    refresh,
+                },
+                report,
+            )?;
             println!("{}\n{}", image.raw.display(), image.qcow2.display());
         }
-        Build::Ramdisk { common: Common { mirror, cache, refresh }, flavour, agent } => {
+        Build::Ramdisk {
+            common:
+                Common {
+                    mirror,
+                    cache,
+                    refresh,
+                },
+            flavour,
+            agent,
+        } => {
             let flavour = match flavour {
                 FlavourName::Lab => Flavour::Lab,
                 FlavourName::Metal => Flavour::Metal,
             };
-            let options = ramdisk::Options { flavour, agent: find_agent(agent)?, mirror, cache, refresh };
+            let options = ramdisk::Options {
+                flavour,
+                agent: find_agent(agent)?,
+                mirror,
+                cache,
+                refresh,
+            };
             let ramdisk = ramdisk::build(&options, report)?;
-            println!("{}\n{}\n{}", ramdisk.kernel.display(), ramdisk.initrd.display(), ramdisk.iso.display());
+            println!(
+                "{}\n{}\n{}",
+                ramdisk.kernel.display(),
+                ramdisk.initrd.display(),
+                ramdisk.iso.display()
+            );
         }
     }
     Ok(())
@@ -83,7 +117,11 @@ pub fn run(command: Command) -> Result<()> {
 
 /// On standard error, so that the paths on standard output can be used by a script.
 fn report(progress: Progress) {
-    eprintln!("{:6.1} s  {}", progress.elapsed.as_secs_f64(), progress.step);
+    eprintln!(
+        "{:6.1} s  {}",
+        progress.elapsed.as_secs_f64(),
+        progress.step
+    );
 }
 
 fn find_agent(given: Option<PathBuf>) -> Result<PathBuf> {
@@ -93,7 +131,10 @@ fn find_agent(given: Option<PathBuf>) -> Result<PathBuf> {
     let program = std::env::current_exe().context("find our own program")?;
     let beside = program.with_file_name("plinth-agent");
     if !beside.exists() {
-        bail!("no plinth-agent beside {}: give one with --agent", program.display());
+        bail!(
+            "no plinth-agent beside {}: give one with --agent",
+            program.display()
+        );
     }
     Ok(beside)
 }

@@ -249,7 +249,14 @@ pub fn run(command: Command) -> Result<()> {
                 PowerAction::Off => Reset::ForceOff,
                 PowerAction::Reset => Reset::ForceRestart,
             };
-            ask(&at, &Request::Power { server: name, reset }).map(drop)
+            ask(
+                &at,
+                &Request::Power {
+                    server: name,
+                    reset,
+                },
+            )
+            .map(drop)
         }
         Command::Fault(command) => fault(command),
         Command::Exec { at, command } => exec(&at, &command),
@@ -289,14 +296,18 @@ fn bring_up(args: &Up) -> Result<()> {
         disk_gib: args.disk_size,
     };
     let dir = args.at.dir()?;
-    let mut run = std::process::Command::new(std::env::current_exe().context("find our own program")?);
-    run.args(["--log", "info", "lab", "run", "--dir"]).arg(dir.path());
+    let mut run =
+        std::process::Command::new(std::env::current_exe().context("find our own program")?);
+    run.args(["--log", "info", "lab", "run", "--dir"])
+        .arg(dir.path());
     runtime()?.block_on(up::up(&dir, &options, run, |line| println!("{line}")))?;
     show_status(&args.at, Output::Table)
 }
 
 fn show_status(at: &At, output: Output) -> Result<()> {
-    let Answer::Status(status) = ask(at, &Request::Status)? else { bail!("the lab answered something else") };
+    let Answer::Status(status) = ask(at, &Request::Status)? else {
+        bail!("the lab answered something else")
+    };
     match output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&status)?),
         Output::Table => print_status(&status),
@@ -308,17 +319,39 @@ fn show_status(at: &At, output: Output) -> Result<()> {
 const LISTED: usize = 24;
 
 fn print_status(status: &Status) {
-    println!("lab {} in namespace {} ({})", status.name, status.namespace, status.accelerator);
-    println!("site {} router {} domain {}", status.site.subnet, status.site.router, status.site.domain);
+    println!(
+        "lab {} in namespace {} ({})",
+        status.name, status.namespace, status.accelerator
+    );
+    println!(
+        "site {} router {} domain {}",
+        status.site.subnet, status.site.router, status.site.domain
+    );
     if let Some(first) = status.servers.first() {
-        println!("BMC user {} password {} CA {}\n", first.user, first.password, status.ca_file.display());
+        println!(
+            "BMC user {} password {} CA {}\n",
+            first.user,
+            first.password,
+            status.ca_file.display()
+        );
     }
-    println!("{:12} {:38} {:16} {:11} {:18} {:18} BOOT / MEDIA", "SERVER", "REDFISH", "IPMI", "POWER", "BAREMETAL", "PROVISIONING");
+    println!(
+        "{:12} {:38} {:16} {:11} {:18} {:18} BOOT / MEDIA",
+        "SERVER", "REDFISH", "IPMI", "POWER", "BAREMETAL", "PROVISIONING"
+    );
     for server in status.servers.iter().take(LISTED) {
         let mac = |network| {
-            server.macs.iter().find(|port| port.network == network).map(|port| port.mac.to_string()).unwrap_or_default()
+            server
+                .macs
+                .iter()
+                .find(|port| port.network == network)
+                .map(|port| port.mac.to_string())
+                .unwrap_or_default()
         };
-        let boot = server.boot.map(|o| format!("{:?} {:?}", o.device, o.lasting)).unwrap_or_default();
+        let boot = server
+            .boot
+            .map(|o| format!("{:?} {:?}", o.device, o.lasting))
+            .unwrap_or_default();
         println!(
             "{:12} {:38} {:16} {:11} {:18} {:18} {boot} {}",
             server.name,
@@ -330,14 +363,20 @@ fn print_status(status: &Status) {
             server.media.as_deref().unwrap_or_default(),
         );
         if server.faults > 0 {
-            println!("             {} faults; `plinth lab fault list`", server.faults);
+            println!(
+                "             {} faults; `plinth lab fault list`",
+                server.faults
+            );
         }
         if let Some(trouble) = &server.trouble {
             println!("             trouble: {trouble}");
         }
     }
     if status.servers.len() > LISTED {
-        println!("… and {} more; -o json lists all", status.servers.len() - LISTED);
+        println!(
+            "… and {} more; -o json lists all",
+            status.servers.len() - LISTED
+        );
     }
 }
 
@@ -346,11 +385,20 @@ fn console(at: &At, name: &str, follow: bool) -> Result<()> {
     let Found::Living(record) = dir.look().map_err(up::Error::from)? else {
         return Err(up::Error::NoLab(dir.path().to_path_buf()).into());
     };
-    if !record.rack.places.iter().any(|place| place.hardware.name == name) {
-        bail!("no server {name:?} in lab {}; `plinth lab status` lists them", record.rack.name);
+    if !record
+        .rack
+        .places
+        .iter()
+        .any(|place| place.hardware.name == name)
+    {
+        bail!(
+            "no server {name:?} in lab {}; `plinth lab status` lists them",
+            record.rack.name
+        );
     }
     let path = dir.console(name);
-    let mut file = std::fs::File::open(&path).with_context(|| format!("open {}; has {name} been on?", path.display()))?;
+    let mut file = std::fs::File::open(&path)
+        .with_context(|| format!("open {}; has {name} been on?", path.display()))?;
     let mut out = std::io::stdout().lock();
     loop {
         std::io::copy(&mut file, &mut out).context("print the console")?;
@@ -368,25 +416,67 @@ fn console(at: &At, name: &str, follow: bool) -> Result<()> {
 
 fn fault(command: Fault) -> Result<()> {
     match command {
-        Fault::Add { at, server, kind, count, chance, seed, millis, status, percent, network } => {
-            let Some(kind) = FaultKind::EXAMPLES.into_iter().find(|example| example.name() == kind) else {
+        Fault::Add {
+            at,
+            server,
+            kind,
+            count,
+            chance,
+            seed,
+            millis,
+            status,
+            percent,
+            network,
+        } => {
+            let Some(kind) = FaultKind::EXAMPLES
+                .into_iter()
+                .find(|example| example.name() == kind)
+            else {
                 let names: Vec<_> = FaultKind::EXAMPLES.iter().map(|kind| kind.name()).collect();
                 bail!("no fault kind {kind:?}; there are {}", names.join(", "));
             };
-            let kind = with_parameters(kind, &Parameters { millis, status, percent, network: network.map(Network::from) })?;
-            let order = Order { kind, count, chance, seed };
+            let kind = with_parameters(
+                kind,
+                &Parameters {
+                    millis,
+                    status,
+                    percent,
+                    network: network.map(Network::from),
+                },
+            )?;
+            let order = Order {
+                kind,
+                count,
+                chance,
+                seed,
+            };
             ask(&at, &Request::AddFault { server, order }).map(drop)
         }
         Fault::List { at, output } => {
-            let Answer::Faults(faults) = ask(&at, &Request::ListFaults)? else { bail!("the lab answered something else") };
+            let Answer::Faults(faults) = ask(&at, &Request::ListFaults)? else {
+                bail!("the lab answered something else")
+            };
             if let Output::Json = output {
                 println!("{}", serde_json::to_string_pretty(&faults)?);
                 return Ok(());
             }
-            println!("{:12} {:>4} {:22} {:>7} {:>7}", "SERVER", "ID", "KIND", "STRUCK", "OF");
+            println!(
+                "{:12} {:>4} {:22} {:>7} {:>7}",
+                "SERVER", "ID", "KIND", "STRUCK", "OF"
+            );
             for entry in faults {
-                let of = entry.fault.order.count.map_or_else(|| "-".into(), |count| count.to_string());
-                println!("{:12} {:>4} {:22} {:>7} {of:>7}", entry.server, entry.fault.id, entry.fault.order.kind.name(), entry.fault.struck);
+                let of = entry
+                    .fault
+                    .order
+                    .count
+                    .map_or_else(|| "-".into(), |count| count.to_string());
+                println!(
+                    "{:12} {:>4} {:22} {:>7} {of:>7}",
+                    entry.server,
+                    entry.fault.id,
+                    entry.fault.order.kind.name(),
+                    entry.fault.struck
+                );
             }
             Ok(())
         }
@@ -404,12 +494,35 @@ struct Parameters {
 /// Puts the given parameters into a kind; one that the kind does not have is refused.
 fn with_parameters(kind: FaultKind, given: &Parameters) -> Result<FaultKind> {
     let (kind, takes): (_, &[&str]) = match kind {
-        FaultKind::BmcSlow { millis } => (FaultKind::BmcSlow { millis: given.millis.unwrap_or(millis) }, &["--millis"]),
-        FaultKind::BootLoop { millis } => (FaultKind::BootLoop { millis: given.millis.unwrap_or(millis) }, &["--millis"]),
-        FaultKind::BmcError { status } => (FaultKind::BmcError { status: given.status.unwrap_or(status) }, &["--status"]),
-        FaultKind::LinkDown { network } => (FaultKind::LinkDown { network: given.network.unwrap_or(network) }, &["--network"]),
+        FaultKind::BmcSlow { millis } => (
+            FaultKind::BmcSlow {
+                millis: given.millis.unwrap_or(millis),
+            },
+            &["--millis"],
+        ),
+        FaultKind::BootLoop { millis } => (
+            FaultKind::BootLoop {
+                millis: given.millis.unwrap_or(millis),
+            },
+            &["--millis"],
+        ),
+        FaultKind::BmcError { status } => (
+            FaultKind::BmcError {
+                status: given.status.unwrap_or(status),
+            },
+            &["--status"],
+        ),
+        FaultKind::LinkDown { network } => (
+            FaultKind::LinkDown {
+                network: given.network.unwrap_or(network),
+            },
+            &["--network"],
+        ),
         FaultKind::LinkLossy { network, percent } => (
-            FaultKind::LinkLossy { network: given.network.unwrap_or(network), percent: given.percent.unwrap_or(percent) },
+            FaultKind::LinkLossy {
+                network: given.network.unwrap_or(network),
+                percent: given.percent.unwrap_or(percent),
+            },
             &["--network", "--percent"],
         ),
         FaultKind::BmcDown
@@ -450,9 +563,18 @@ fn exec(at: &At, command: &[String]) -> Result<()> {
 
 fn doctor() -> Result<()> {
     let checks = runtime()?.block_on(lab::doctor::examine());
-    let (good, bad) = if std::io::stdout().is_terminal() { ("\x1b[32mok\x1b[0m   ", "\x1b[31mno\x1b[0m   ") } else { ("ok   ", "no   ") };
+    let (good, bad) = if std::io::stdout().is_terminal() {
+        ("\x1b[32mok\x1b[0m   ", "\x1b[31mno\x1b[0m   ")
+    } else {
+        ("ok   ", "no   ")
+    };
     for check in checks {
-        println!("{} {}: {}", if check.good { good } else { bad }, check.name, check.finding);
+        println!(
+            "{} {}: {}",
+            if check.good { good } else { bad },
+            check.name,
+            check.finding
+        );
     }
     Ok(())
 }
@@ -462,5 +584,8 @@ fn ask(at: &At, request: &Request) -> Result<Answer> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")
 }

@@ -30,7 +30,7 @@ fn config(dir: &Path, content: &str) -> PathBuf {
     let script = "echo REPORT file=$(cat /etc/marker) host=$(hostname) \
                   firstboot=$(grep -o ignition.firstboot=1 /proc/cmdline || echo no) \
                   flag=$(ls /boot/ignition.firstboot 2>/dev/null || echo none) \
-                  root_mib=$(df -m --output=size / | tail -n 1) failed=$(systemctl --failed --no-legend | wc -l); \
+                  root_mib=$(df -m --output=size / | tail -n 1 | tr -d \" \") failed=$(systemctl --failed --no-legend | wc -l); \
                   echo changed >/etc/marker; sync; systemctl --no-block poweroff";
     let unit = format!(
         "[Unit]\nAfter=ignition-firstboot-complete.service\n[Service]\nType=oneshot\nStandardOutput=journal+console\n\

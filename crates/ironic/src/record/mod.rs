@@ -7,7 +7,6 @@ mod history;
 mod node;
 mod port;
 mod portgroup;
-mod step;
 
 use std::sync::Arc;
 
@@ -15,10 +14,9 @@ use uuid::Uuid;
 
 pub use allocation::{Allocation, AllocationState};
 pub use history::{Event, Severity};
-pub use node::{BootDevice, BootMode, Fault, Hardware, Interfaces, Medium, Node, Power, PowerTarget};
+pub use node::{BootDevice, BootMode, Errand, Hardware, Interfaces, Medium, Node, PowerTarget, instance_key};
 pub use port::{Port, Vif};
 pub use portgroup::Portgroup;
-pub use step::{Cursor, Step};
 
 /// A JSON object of free form.
 pub type Object = serde_json::Map<String, serde_json::Value>;

@@ -1,12 +1,13 @@
 //! A server in our care.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use lifecycle::node::State;
+use lifecycle::node::{BootBy, DeployBy, Drivers, InspectBy, Power, Settings, View};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Object, Row, Vif};
-use crate::conductor::Progress;
 
 /// One node, with everything needed to go on with it after a restart.
 #[derive(Clone, Serialize, Deserialize)]
@@ -24,15 +25,11 @@ pub struct Node {
     pub instance_info: Object,
     pub extra: Object,
     pub network_data: Object,
-    pub power_state: Option<Power>,
-    pub target_power_state: Option<PowerTarget>,
-    pub provision_state: State,
-    pub target_provision_state: Option<State>,
-    pub provision_updated_at: Option<Timestamp>,
-    pub last_error: Option<String>,
-    pub maintenance: bool,
+    /// Where it is in its life, and how far an operation has come.
+    pub life: View,
+    /// A smaller thing that was asked for and is not done yet.
+    pub errand: Option<Errand>,
     pub maintenance_reason: Option<String>,
-    pub fault: Option<Fault>,
     /// Who works on it: a change by anyone else is refused until it is free. Cleared when the service starts.
     pub reservation: Option<String>,
     pub console_enabled: bool,
@@ -65,8 +62,6 @@ pub struct Node {
     pub updated_at: Option<Timestamp>,
     /// What the hardware is told to be, where a driver has no hardware to ask.
     pub hardware: Hardware,
-    /// How far the operation in progress has come.
-    pub progress: Progress,
 }
 
 /// The implementation of each part of a driver that this node uses.
@@ -89,6 +84,7 @@ pub struct Interfaces {
 
 impl Node {
     pub fn new(uuid: Uuid, driver: String, interfaces: Interfaces, now: Timestamp) -> Self {
+        let drivers = interfaces.drivers();
         Self {
             id: 0,
             uuid,
@@ -103,15 +99,9 @@ impl Node {
             instance_info: Object::new(),
             extra: Object::new(),
             network_data: Object::new(),
-            power_state: None,
-            target_power_state: None,
-            provision_state: State::Enroll,
-            target_provision_state: None,
-            provision_updated_at: None,
-            last_error: None,
-            maintenance: false,
+            life: View::enrolled(drivers, Settings::default(), now),
+            errand: None,
             maintenance_reason: None,
-            fault: None,
             reservation: None,
             console_enabled: false,
             inspection_started_at: None,
@@ -142,7 +132,6 @@ impl Node {
             created_at: now,
             updated_at: None,
             hardware: Hardware::default(),
-            progress: Progress::default(),
         }
     }
 
@@ -151,11 +140,31 @@ impl Node {
         self.name.clone().unwrap_or_else(|| self.uuid.to_string())
     }
 
+    /// Tells its life what was changed about it: interfaces and settings count from the next operation on.
+    pub fn settle(&mut self, defaults: Settings) {
+        let flag = |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_bool);
+        self.life.drivers = self.interfaces.drivers();
+        self.life.settings = Settings {
+            automated_clean: self.automated_clean.unwrap_or(defaults.automated_clean),
+            retired: self.retired,
+            disable_power_off: self.disable_power_off,
+            fast_track: flag(self.driver_info.get("fast_track")).unwrap_or(defaults.fast_track),
+        };
+    }
+
+    /// What the power is being changed to, if it is.
+    pub fn power_target(&self) -> Option<PowerTarget> {
+        match self.errand {
+            Some(Errand::Power { target, .. }) => Some(target),
+            Some(Errand::BootMode(_) | Errand::SecureBoot(_) | Errand::Insert(_) | Errand::Eject { .. }) | None => None,
+        }
+    }
+
     /// Ends maintenance, and with it whatever was its reason.
     pub fn end_maintenance(&mut self) {
-        self.maintenance = false;
+        self.life.maintenance = false;
         self.maintenance_reason = None;
-        self.fault = None;
+        self.life.fault = None;
     }
 
     /// Forgets the agent that ran on the node: it is gone once the power is cut.
@@ -196,19 +205,37 @@ pub fn instance_key(instance: &str) -> String {
     format!("instance/{instance}")
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Power {
-    #[serde(rename = "power on")]
-    On,
-    #[serde(rename = "power off")]
-    Off,
+/// Something asked of a node that is not a verb. The node is locked until it is done.
+#[derive(Clone, Serialize, Deserialize)]
+pub enum Errand {
+    Power { target: PowerTarget, timeout: Option<u64> },
+    BootMode(BootMode),
+    SecureBoot(bool),
+    Insert(Medium),
+    Eject { device_types: Vec<String> },
 }
 
-impl Power {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::On => "power on",
-            Self::Off => "power off",
+impl Interfaces {
+    /// What they mean for the order in which things are done.
+    pub fn drivers(&self) -> Drivers {
+        Drivers {
+            boot: match self.boot.as_str() {
+                "fake" => BootBy::Fake,
+                "redfish-virtual-media" | "idrac-redfish-virtual-media" => BootBy::VirtualMedia,
+                "redfish-https" => BootBy::UefiHttp,
+                _ => BootBy::Pxe,
+            },
+            deploy: match self.deploy.as_str() {
+                "fake" => DeployBy::Fake,
+                "ramdisk" => DeployBy::Ramdisk,
+                "custom-agent" => DeployBy::CustomAgent,
+                _ => DeployBy::Direct,
+            },
+            inspect: match self.inspect.as_str() {
+                "agent" => InspectBy::Agent,
+                "redfish" | "idrac-redfish" => InspectBy::OutOfBand,
+                _ => InspectBy::Fake,
+            },
         }
     }
 }
@@ -258,32 +285,6 @@ impl PowerTarget {
     }
 }
 
-/// Why the service itself put a node into maintenance.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Fault {
-    #[serde(rename = "power failure")]
-    Power,
-    #[serde(rename = "clean failure")]
-    Clean,
-    #[serde(rename = "rescue abort failure")]
-    RescueAbort,
-    #[serde(rename = "service failure")]
-    Service,
-}
-
-impl Fault {
-    pub const ALL: [Self; 4] = [Self::Power, Self::Clean, Self::RescueAbort, Self::Service];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Power => "power failure",
-            Self::Clean => "clean failure",
-            Self::RescueAbort => "rescue abort failure",
-            Self::Service => "service failure",
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BootMode {
@@ -308,7 +309,7 @@ pub struct Hardware {
     pub boot_mode: BootMode,
     pub secure_boot: bool,
     pub media: Vec<Medium>,
-    pub indicators: std::collections::BTreeMap<String, String>,
+    pub indicators: BTreeMap<String, String>,
 }
 
 impl Default for Hardware {
@@ -319,7 +320,7 @@ impl Default for Hardware {
             boot_mode: BootMode::Uefi,
             secure_boot: false,
             media: Vec::new(),
-            indicators: std::collections::BTreeMap::new(),
+            indicators: BTreeMap::new(),
         }
     }
 }

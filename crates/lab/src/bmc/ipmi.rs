@@ -5,7 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use model::Secret;
-use protocols::ipmi::bmc::{Action, Asset, Bmc as Machine, Config, Event as Told, Lan, Privilege, Start, User, View};
+use protocols::ipmi::bmc::{
+    Action, Asset, Bmc as Machine, Config, Event as Told, Lan, Privilege, Start, User, View,
+};
 use protocols::ipmi::chassis::{BootDevice, BootFlags, Control, PowerState};
 use rand::RngExt;
 use tokio::net::UdpSocket;
@@ -78,7 +80,12 @@ struct Seen {
 impl Seen {
     fn of(status: &server::Status) -> Self {
         let view = &status.view;
-        Self { power: view.reported_power, boots: view.boots, boot: view.boot, firmware: view.firmware }
+        Self {
+            power: view.reported_power,
+            boots: view.boots,
+            boot: view.boot,
+            firmware: view.firmware,
+        }
     }
 
     /// What to tell the machine, now that the server is like this.
@@ -118,11 +125,25 @@ fn machine(bmc: &Bmc, socket: &UdpSocket) -> Machine {
         ..Asset::default()
     };
     if let Ok(std::net::SocketAddr::V4(address)) = socket.local_addr() {
-        config.lan = Lan { address: *address.ip(), port: address.port(), mac: bmc.mac, ..Lan::default() };
+        config.lan = Lan {
+            address: *address.ip(),
+            port: address.port(),
+            mac: bmc.mac,
+            ..Lan::default()
+        };
     }
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let seed = Secret::new(rand::rng().random::<[u8; 32]>());
-    Machine::new(config, Start { now: Instant::now(), unix_seconds: unix.as_secs() as u32, seed })
+    Machine::new(
+        config,
+        Start {
+            now: Instant::now(),
+            unix_seconds: unix.as_secs() as u32,
+            seed,
+        },
+    )
 }
 
 async fn act(socket: &UdpSocket, server: &Server, seen: &mut Seen, action: Action) {
@@ -138,7 +159,11 @@ async fn act(socket: &UdpSocket, server: &Server, seen: &mut Seen, action: Actio
             let boot = boot_override(&flags);
             seen.boot = boot;
             if boot.is_some() {
-                let firmware = if flags.uefi { Firmware::Uefi } else { seen.firmware };
+                let firmware = if flags.uefi {
+                    Firmware::Uefi
+                } else {
+                    seen.firmware
+                };
                 tell(server, Event::SetFirmware(firmware)).await;
             }
             tell(server, Event::SetBoot(boot)).await;
@@ -147,7 +172,10 @@ async fn act(socket: &UdpSocket, server: &Server, seen: &mut Seen, action: Actio
         Action::SolActivated { by } => info!(server = name, peer = %by, "SOL activated"),
         Action::SolDeactivated => info!(server = name, "SOL deactivated"),
         // An emulated server has no lamp, no mains to lose, no break on its line; its BMC restarts at once.
-        Action::Identify(_) | Action::SetRestorePolicy(_) | Action::ConsoleBreak | Action::Restarted { .. } => {
+        Action::Identify(_)
+        | Action::SetRestorePolicy(_)
+        | Action::ConsoleBreak
+        | Action::Restarted { .. } => {
             debug!(server = name, ?action, "IPMI");
         }
     }
@@ -164,7 +192,10 @@ fn ipmi_view(power: Power) -> View {
         Power::On | Power::PoweringOn | Power::PoweringOff => PowerState::On,
         Power::Off => PowerState::Off,
     };
-    View { power, readings: protocols::ipmi::bmc::Readings::default() }
+    View {
+        power,
+        readings: protocols::ipmi::bmc::Readings::default(),
+    }
 }
 
 fn reset(control: Control) -> Reset {
@@ -190,12 +221,18 @@ fn boot_override(flags: &BootFlags) -> Option<Override> {
         | BootDevice::Floppy
         | BootDevice::Other(_) => return None,
     };
-    let lasting = if flags.persistent { Lasting::Continuous } else { Lasting::Once };
+    let lasting = if flags.persistent {
+        Lasting::Continuous
+    } else {
+        Lasting::Once
+    };
     Some(Override { device, lasting })
 }
 
 fn flags(boot: Option<Override>, firmware: Firmware) -> BootFlags {
-    let Some(boot) = boot else { return BootFlags::NONE };
+    let Some(boot) = boot else {
+        return BootFlags::NONE;
+    };
     let device = match boot.device {
         Device::Pxe => BootDevice::Pxe,
         Device::Hdd => BootDevice::Disk,
@@ -208,7 +245,10 @@ fn flags(boot: Option<Override>, firmware: Firmware) -> BootFlags {
         Lasting::Once => BootFlags::once(device),
         Lasting::Continuous => BootFlags::persistent(device),
     };
-    BootFlags { uefi: firmware == Firmware::Uefi, ..flags }
+    BootFlags {
+        uefi: firmware == Firmware::Uefi,
+        ..flags
+    }
 }
 
 async fn at(deadline: Option<Instant>) {

@@ -49,7 +49,11 @@ pub fn order(overridden: Option<Override>) -> Vec<Device> {
     let first = overridden.map(|o| o.device);
     first
         .into_iter()
-        .chain(DEFAULT_ORDER.into_iter().filter(|device| Some(*device) != first))
+        .chain(
+            DEFAULT_ORDER
+                .into_iter()
+                .filter(|device| Some(*device) != first),
+        )
         .collect()
 }
 
@@ -59,10 +63,19 @@ mod tests {
 
     #[test]
     fn the_overriding_device_comes_first_and_only_once() {
-        let cd = Override { device: Device::Cd, lasting: Lasting::Once };
+        let cd = Override {
+            device: Device::Cd,
+            lasting: Lasting::Once,
+        };
         assert_eq!(order(Some(cd)), [Device::Cd, Device::Hdd, Device::Pxe]);
         assert_eq!(order(None), DEFAULT_ORDER);
-        let http = Override { device: Device::UefiHttp, lasting: Lasting::Once };
-        assert_eq!(order(Some(http)), [Device::UefiHttp, Device::Hdd, Device::Cd, Device::Pxe]);
+        let http = Override {
+            device: Device::UefiHttp,
+            lasting: Lasting::Once,
+        };
+        assert_eq!(
+            order(Some(http)),
+            [Device::UefiHttp, Device::Hdd, Device::Cd, Device::Pxe]
+        );
     }
 }

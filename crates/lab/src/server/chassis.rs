@@ -162,7 +162,11 @@ pub enum Refusal {
     #[error("BIOS attribute {0:?} is not known")]
     UnknownAttribute(String),
     #[error("BIOS attribute {name:?} is {expected}; got {got}")]
-    WrongAttributeType { name: String, expected: &'static str, got: String },
+    WrongAttributeType {
+        name: String,
+        expected: &'static str,
+        got: String,
+    },
 }
 
 /// Power as a BMC reports it.
@@ -212,7 +216,10 @@ pub struct SecureBoot {
 
 impl Chassis {
     pub fn new(firmware: Firmware, faults: Faults) -> Self {
-        let cold = Cold { firmware, secure_boot: false };
+        let cold = Cold {
+            firmware,
+            secure_boot: false,
+        };
         Self {
             state: State::Off,
             wanted: cold,
@@ -235,14 +242,23 @@ impl Chassis {
             State::On { .. } => Power::On,
             State::Stopping { .. } => Power::PoweringOff,
         };
-        let lies = self.faults.in_force(|kind| (kind == Kind::LiesAboutPower).then_some(()));
+        let lies = self
+            .faults
+            .in_force(|kind| (kind == Kind::LiesAboutPower).then_some(()));
         View {
             power,
-            reported_power: if lies.is_some() { power.inverted() } else { power },
+            reported_power: if lies.is_some() {
+                power.inverted()
+            } else {
+                power
+            },
             boot: self.boot,
             http_uri: self.http_uri.clone(),
             firmware: self.wanted.firmware,
-            secure_boot: SecureBoot { enabled: self.wanted.secure_boot, current: self.current.secure_boot },
+            secure_boot: SecureBoot {
+                enabled: self.wanted.secure_boot,
+                current: self.current.secure_boot,
+            },
             media: self.media.clone(),
             bios: self.bios.clone(),
             bios_pending: self.bios_pending.clone(),
@@ -264,7 +280,9 @@ impl Chassis {
                 self.wanted.secure_boot &= firmware == Firmware::Uefi;
                 Ok(vec![])
             }
-            Event::SetSecureBoot(on) if on && self.wanted.firmware == Firmware::Bios => Err(Refusal::SecureBootNeedsUefi),
+            Event::SetSecureBoot(on) if on && self.wanted.firmware == Firmware::Bios => {
+                Err(Refusal::SecureBootNeedsUefi)
+            }
             Event::SetSecureBoot(on) => {
                 self.wanted.secure_boot = on;
                 Ok(vec![])
@@ -290,11 +308,21 @@ impl Chassis {
     }
 
     fn reset(&mut self, reset: Reset) -> Result<Vec<Action>, Refusal> {
-        let off = matches!(self.state, State::Off | State::Stopping { then: AfterOff::StayOff });
+        let off = matches!(
+            self.state,
+            State::Off
+                | State::Stopping {
+                    then: AfterOff::StayOff
+                }
+        );
         if reset == Reset::Nmi && off {
             return Err(Refusal::NeedsPower(reset));
         }
-        if self.faults.strikes(|kind| (kind == Kind::IgnoresReset).then_some(())).is_some() {
+        if self
+            .faults
+            .strikes(|kind| (kind == Kind::IgnoresReset).then_some(()))
+            .is_some()
+        {
             return Ok(vec![]);
         }
         Ok(match reset {
@@ -320,7 +348,12 @@ impl Chassis {
 
     fn faults_changed(&mut self) -> Vec<Action> {
         let mut wires = Wires::default();
-        for fault in self.faults.list().into_iter().filter(|fault| !fault.is_spent()) {
+        for fault in self
+            .faults
+            .list()
+            .into_iter()
+            .filter(|fault| !fault.is_spent())
+        {
             match fault.order.kind {
                 Kind::LinkDown { network } => _ = wires.unplugged.insert(network),
                 Kind::LinkLossy { network, percent } => _ = wires.lossy.insert(network, percent),
@@ -343,7 +376,11 @@ impl Chassis {
             self.wires = wires.clone();
             actions.push(Action::Wire(wires));
         }
-        if self.faults.strikes(|kind| (kind == Kind::LosesPower).then_some(())).is_some() {
+        if self
+            .faults
+            .strikes(|kind| (kind == Kind::LosesPower).then_some(()))
+            .is_some()
+        {
             actions.extend(self.stop(AfterOff::StayOff));
         }
         actions
@@ -361,11 +398,16 @@ impl Chassis {
                     order: boot::order(self.boot),
                     http_uri: self.http_uri.clone(),
                 };
-                actions.insert(actions.iter().take_while(|a| **a == Action::Unload).count(), Action::Start(plan));
+                actions.insert(
+                    actions.iter().take_while(|a| **a == Action::Unload).count(),
+                    Action::Start(plan),
+                );
                 actions
             }
             State::Stopping { .. } => {
-                self.state = State::Stopping { then: AfterOff::StartAgain };
+                self.state = State::Stopping {
+                    then: AfterOff::StartAgain,
+                };
                 vec![]
             }
             State::Starting | State::On { .. } => vec![],
@@ -401,7 +443,9 @@ impl Chassis {
     fn board_started(&mut self) -> Vec<Action> {
         match self.state {
             State::Starting => {
-                self.state = State::On { then: AfterOff::StayOff };
+                self.state = State::On {
+                    then: AfterOff::StayOff,
+                };
                 self.use_up_override()
             }
             State::Off | State::On { .. } | State::Stopping { .. } => vec![],
@@ -436,14 +480,30 @@ impl Chassis {
         self.boots += 1;
         self.bios.append(&mut self.bios_pending);
         let mut actions = vec![];
-        if self.media.is_some() && self.faults.strikes(|kind| (kind == Kind::EjectsMedia).then_some(())).is_some() {
+        if self.media.is_some()
+            && self
+                .faults
+                .strikes(|kind| (kind == Kind::EjectsMedia).then_some(()))
+                .is_some()
+        {
             self.media = None;
             actions.push(Action::Unload);
         }
-        if self.boot.is_some() && self.faults.strikes(|kind| (kind == Kind::ForgetsBootOverride).then_some(())).is_some() {
+        if self.boot.is_some()
+            && self
+                .faults
+                .strikes(|kind| (kind == Kind::ForgetsBootOverride).then_some(()))
+                .is_some()
+        {
             self.boot = None;
         }
-        let loops = self.faults.strikes(|kind| if let Kind::BootLoop { millis } = kind { Some(millis) } else { None });
+        let loops = self.faults.strikes(|kind| {
+            if let Kind::BootLoop { millis } = kind {
+                Some(millis)
+            } else {
+                None
+            }
+        });
         if let Some(millis) = loops {
             actions.push(Action::ResetIn(Duration::from_millis(millis)));
         }
@@ -453,16 +513,25 @@ impl Chassis {
     /// A `Once` override has had its boot: the next one follows the firmware's order again.
     fn use_up_override(&mut self) -> Vec<Action> {
         match self.boot {
-            Some(Override { lasting: Lasting::Once, .. }) => {
+            Some(Override {
+                lasting: Lasting::Once,
+                ..
+            }) => {
                 self.boot = None;
                 vec![Action::NextBoot(boot::order(None))]
             }
-            Some(Override { lasting: Lasting::Continuous, .. }) | None => vec![],
+            Some(Override {
+                lasting: Lasting::Continuous,
+                ..
+            })
+            | None => vec![],
         }
     }
 
     fn set_boot(&mut self, wanted: Option<Override>) -> Result<Vec<Action>, Refusal> {
-        if wanted.is_some_and(|o| o.device == Device::UefiHttp) && self.wanted.firmware == Firmware::Bios {
+        if wanted.is_some_and(|o| o.device == Device::UefiHttp)
+            && self.wanted.firmware == Firmware::Bios
+        {
             return Err(Refusal::NeedsUefi);
         }
         self.boot = wanted;
@@ -475,9 +544,16 @@ impl Chassis {
 
     fn set_bios(&mut self, attributes: Attributes) -> Result<Vec<Action>, Refusal> {
         for (name, value) in &attributes {
-            let known = self.bios.get(name).ok_or_else(|| Refusal::UnknownAttribute(name.clone()))?;
+            let known = self
+                .bios
+                .get(name)
+                .ok_or_else(|| Refusal::UnknownAttribute(name.clone()))?;
             if kind_of(known) != kind_of(value) {
-                return Err(Refusal::WrongAttributeType { name: name.clone(), expected: kind_of(known), got: value.to_string() });
+                return Err(Refusal::WrongAttributeType {
+                    name: name.clone(),
+                    expected: kind_of(known),
+                    got: value.to_string(),
+                });
             }
         }
         self.bios_pending.extend(attributes);
@@ -545,15 +621,28 @@ mod tests {
     }
 
     fn cd(lasting: Lasting) -> Event {
-        Event::SetBoot(Some(Override { device: Device::Cd, lasting }))
+        Event::SetBoot(Some(Override {
+            device: Device::Cd,
+            lasting,
+        }))
     }
 
     fn media() -> Media {
-        Media { url: "http://h/a.iso".into(), file: "a.iso".into(), write_protected: true }
+        Media {
+            url: "http://h/a.iso".into(),
+            file: "a.iso".into(),
+            write_protected: true,
+        }
     }
 
     fn started_order(actions: &[Action]) -> Option<Vec<Device>> {
-        actions.iter().find_map(|a| if let Action::Start(plan) = a { Some(plan.order.clone()) } else { None })
+        actions.iter().find_map(|a| {
+            if let Action::Start(plan) = a {
+                Some(plan.order.clone())
+            } else {
+                None
+            }
+        })
     }
 
     #[test]
@@ -561,7 +650,10 @@ mod tests {
         let mut c = chassis().told(cd(Lasting::Once));
         let actions = c.handle(Event::Reset(Reset::On)).unwrap();
         assert_eq!(started_order(&actions).unwrap()[0], Device::Cd);
-        assert_eq!(c.handle(Event::BoardStarted).unwrap(), [Action::NextBoot(boot::DEFAULT_ORDER.to_vec())]);
+        assert_eq!(
+            c.handle(Event::BoardStarted).unwrap(),
+            [Action::NextBoot(boot::DEFAULT_ORDER.to_vec())]
+        );
         assert_eq!(c.view().boot, None);
     }
 
@@ -576,8 +668,14 @@ mod tests {
     fn an_override_set_while_on_reaches_the_guests_own_reboot() {
         let mut c = chassis().on();
         let actions = c.handle(cd(Lasting::Once)).unwrap();
-        assert_eq!(actions, [Action::NextBoot(vec![Device::Cd, Device::Hdd, Device::Pxe])]);
-        assert_eq!(c.handle(Event::BoardReset).unwrap(), [Action::NextBoot(boot::DEFAULT_ORDER.to_vec())]);
+        assert_eq!(
+            actions,
+            [Action::NextBoot(vec![Device::Cd, Device::Hdd, Device::Pxe])]
+        );
+        assert_eq!(
+            c.handle(Event::BoardReset).unwrap(),
+            [Action::NextBoot(boot::DEFAULT_ORDER.to_vec())]
+        );
         assert_eq!(c.view().boot, None);
     }
 
@@ -595,7 +693,11 @@ mod tests {
         ];
         for (reset, starts) in off {
             let actions = chassis().handle(Event::Reset(reset)).unwrap();
-            assert_eq!(started_order(&actions).is_some(), starts, "{reset:?} while off");
+            assert_eq!(
+                started_order(&actions).is_some(),
+                starts,
+                "{reset:?} while off"
+            );
         }
         let on = [
             (Reset::On, vec![]),
@@ -608,9 +710,16 @@ mod tests {
             (Reset::Nmi, vec![Action::Nmi]),
         ];
         for (reset, actions) in on {
-            assert_eq!(chassis().on().handle(Event::Reset(reset)).unwrap(), actions, "{reset:?} while on");
+            assert_eq!(
+                chassis().on().handle(Event::Reset(reset)).unwrap(),
+                actions,
+                "{reset:?} while on"
+            );
         }
-        assert_eq!(chassis().handle(Event::Reset(Reset::Nmi)), Err(Refusal::NeedsPower(Reset::Nmi)));
+        assert_eq!(
+            chassis().handle(Event::Reset(Reset::Nmi)),
+            Err(Refusal::NeedsPower(Reset::Nmi))
+        );
     }
 
     #[test]
@@ -640,7 +749,10 @@ mod tests {
     #[test]
     fn a_firmware_change_turns_a_warm_reset_into_a_cold_one() {
         let mut c = chassis().on().told(Event::SetFirmware(Firmware::Bios));
-        assert_eq!(c.handle(Event::Reset(Reset::ForceRestart)).unwrap(), [Action::Stop]);
+        assert_eq!(
+            c.handle(Event::Reset(Reset::ForceRestart)).unwrap(),
+            [Action::Stop]
+        );
         let actions = c.handle(Event::BoardStopped).unwrap();
         assert!(matches!(&actions[..], [Action::Start(plan)] if plan.firmware == Firmware::Bios));
     }
@@ -651,8 +763,14 @@ mod tests {
         let set = |name: &str, value| Event::SetBios([(name.to_string(), value)].into());
         c.handle(set("MemTest", json!("Enabled"))).unwrap();
         assert_eq!(c.view().bios["MemTest"], "Disabled");
-        assert_eq!(c.handle(set("Nope", json!(1))), Err(Refusal::UnknownAttribute("Nope".into())));
-        assert!(matches!(c.handle(set("NumCores", json!("many"))), Err(Refusal::WrongAttributeType { .. })));
+        assert_eq!(
+            c.handle(set("Nope", json!(1))),
+            Err(Refusal::UnknownAttribute("Nope".into()))
+        );
+        assert!(matches!(
+            c.handle(set("NumCores", json!("many"))),
+            Err(Refusal::WrongAttributeType { .. })
+        ));
         let c = c.on();
         assert_eq!(c.view().bios["MemTest"], "Enabled");
         assert!(c.view().bios_pending.is_empty());
@@ -661,9 +779,18 @@ mod tests {
     #[test]
     fn uefi_only_wishes_are_refused_in_bios_mode() {
         let mut c = Chassis::new(Firmware::Bios, Faults::default());
-        let http = Override { device: Device::UefiHttp, lasting: Lasting::Once };
-        assert_eq!(c.handle(Event::SetBoot(Some(http))), Err(Refusal::NeedsUefi));
-        assert_eq!(c.handle(Event::SetSecureBoot(true)), Err(Refusal::SecureBootNeedsUefi));
+        let http = Override {
+            device: Device::UefiHttp,
+            lasting: Lasting::Once,
+        };
+        assert_eq!(
+            c.handle(Event::SetBoot(Some(http))),
+            Err(Refusal::NeedsUefi)
+        );
+        assert_eq!(
+            c.handle(Event::SetSecureBoot(true)),
+            Err(Refusal::SecureBootNeedsUefi)
+        );
     }
 
     #[test]
@@ -676,7 +803,10 @@ mod tests {
     #[test]
     fn a_lying_bmc_reports_the_opposite_and_the_truth_stays_visible() {
         let c = faulty(Kind::LiesAboutPower).on();
-        assert_eq!((c.view().power, c.view().reported_power), (Power::On, Power::Off));
+        assert_eq!(
+            (c.view().power, c.view().reported_power),
+            (Power::On, Power::Off)
+        );
     }
 
     #[test]
@@ -707,14 +837,21 @@ mod tests {
     fn pulled_cables_reach_the_board_once_and_power_loss_stops_it() {
         let faults = Faults::default();
         let mut c = Chassis::new(Firmware::Uefi, faults.clone()).on();
-        faults.add(Order::new(Kind::LinkDown { network: Network::Baremetal }));
+        faults.add(Order::new(Kind::LinkDown {
+            network: Network::Baremetal,
+        }));
         let actions = c.handle(Event::FaultsChanged).unwrap();
-        assert!(matches!(&actions[..], [Action::Wire(w)] if w.unplugged.contains(&Network::Baremetal)));
+        assert!(
+            matches!(&actions[..], [Action::Wire(w)] if w.unplugged.contains(&Network::Baremetal))
+        );
         assert_eq!(c.handle(Event::FaultsChanged).unwrap(), []);
         faults.add(Order::new(Kind::LosesPower).times(1));
         assert_eq!(c.handle(Event::FaultsChanged).unwrap(), [Action::Stop]);
         faults.clear(None);
-        assert_eq!(c.handle(Event::FaultsChanged).unwrap(), [Action::Wire(Wires::default())]);
+        assert_eq!(
+            c.handle(Event::FaultsChanged).unwrap(),
+            [Action::Wire(Wires::default())]
+        );
     }
 
     fn any_event() -> impl Strategy<Value = Event> {

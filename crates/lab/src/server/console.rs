@@ -30,7 +30,10 @@ impl Console {
     pub fn new(log: PathBuf) -> (Self, BoardEnd) {
         let (output, _) = broadcast::channel(BACKLOG);
         let (input, keys) = mpsc::channel(BACKLOG);
-        let end = BoardEnd { output: output.clone(), input: keys };
+        let end = BoardEnd {
+            output: output.clone(),
+            input: keys,
+        };
         (Self { output, input, log }, end)
     }
 
@@ -62,12 +65,18 @@ impl Screen {
         if let Err(error) = &file {
             warn!(path = %log.display(), %error, "console log not opened");
         }
-        Self { output, log: file.ok().map(|file| Arc::new(Mutex::new(file))) }
+        Self {
+            output,
+            log: file.ok().map(|file| Arc::new(Mutex::new(file))),
+        }
     }
 
     pub fn print(&self, bytes: Bytes) {
         if let Some(log) = &self.log
-            && let Err(error) = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+            && let Err(error) = log
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write_all(&bytes)
         {
             warn!(%error, "console log not written");
         }

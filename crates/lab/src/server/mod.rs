@@ -40,7 +40,9 @@ pub struct Board {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     Started,
-    Stopped { why: String },
+    Stopped {
+        why: String,
+    },
     Reset,
     /// Something went wrong that a person should see; the board goes on.
     Trouble(String),
@@ -83,14 +85,37 @@ const INBOX: usize = 32;
 
 impl Server {
     /// Starts the server's task, powered off. The task ends, and the board with it, when the last handle is gone.
-    pub fn spawn(hardware: Hardware, firmware: Firmware, faults: Faults, board: Board) -> (Self, JoinHandle<()>) {
+    pub fn spawn(
+        hardware: Hardware,
+        firmware: Firmware,
+        faults: Faults,
+        board: Board,
+    ) -> (Self, JoinHandle<()>) {
         let chassis = Chassis::new(firmware, faults.clone());
         let (inbox, letters) = mpsc::channel(INBOX);
-        let (publish, status) = watch::channel(Status { view: chassis.view(), trouble: None });
-        let server =
-            Self { hardware: Arc::new(hardware), faults, inbox, status, console: board.console.clone() };
+        let (publish, status) = watch::channel(Status {
+            view: chassis.view(),
+            trouble: None,
+        });
+        let server = Self {
+            hardware: Arc::new(hardware),
+            faults,
+            inbox,
+            status,
+            console: board.console.clone(),
+        };
         let name = server.hardware.name.clone();
-        let task = tokio::spawn(Task { name, chassis, board, letters, publish, reset_at: None }.run());
+        let task = tokio::spawn(
+            Task {
+                name,
+                chassis,
+                board,
+                letters,
+                publish,
+                reset_at: None,
+            }
+            .run(),
+        );
         (server, task)
     }
 
@@ -122,7 +147,10 @@ impl Server {
     /// Tells the chassis. Returns when it has decided; the board follows in its own time, as in real life.
     pub async fn tell(&self, event: Event) -> Result<(), TellError> {
         let (answer, decided) = oneshot::channel();
-        self.inbox.send(Letter { event, answer }).await.map_err(|_| TellError::GoingDown)?;
+        self.inbox
+            .send(Letter { event, answer })
+            .await
+            .map_err(|_| TellError::GoingDown)?;
         Ok(decided.await.map_err(|_| TellError::GoingDown)??)
     }
 }
@@ -158,9 +186,17 @@ impl Task {
                 }
             }
         }
-        let Board { actions, news, task, .. } = self.board;
+        let Board {
+            actions,
+            news,
+            task,
+            ..
+        } = self.board;
         drop((actions, news));
-        if tokio::time::timeout(BOARD_STOPS_WITHIN, task).await.is_err() {
+        if tokio::time::timeout(BOARD_STOPS_WITHIN, task)
+            .await
+            .is_err()
+        {
             warn!(server = self.name, "board did not stop in time");
         }
     }
@@ -176,7 +212,8 @@ impl Task {
             }
             News::Trouble(trouble) => {
                 warn!(server = self.name, error = trouble, "board trouble");
-                self.publish.send_modify(|status| status.trouble = Some(trouble));
+                self.publish
+                    .send_modify(|status| status.trouble = Some(trouble));
                 return;
             }
         };

@@ -38,7 +38,12 @@ pub fn spawn(place: Place, home: &Path, accel: Accel, fetcher: Fetcher) -> Board
         running: None,
     };
     let task = tokio::spawn(qemu.run(orders, end));
-    Board { actions, news, console, task }
+    Board {
+        actions,
+        news,
+        console,
+        task,
+    }
 }
 
 const QUEUE: usize = 32;
@@ -103,14 +108,26 @@ impl Qemu {
             Action::Start(plan) => self.start(plan).await,
             Action::Stop => {
                 self.pull_plug().await;
-                self.say(News::Stopped { why: "power cut".into() }).await;
+                self.say(News::Stopped {
+                    why: "power cut".into(),
+                })
+                .await;
             }
             Action::Reset => {
                 self.apply_order().await;
-                self.attempt("reset", async |machine| machine.reset().await).await;
+                self.attempt("reset", async |machine| machine.reset().await)
+                    .await;
             }
-            Action::PressPowerButton => self.attempt("press the power button", async |m| m.press_power_button().await).await,
-            Action::Nmi => self.attempt("send an NMI", async |machine| machine.nmi().await).await,
+            Action::PressPowerButton => {
+                self.attempt("press the power button", async |m| {
+                    m.press_power_button().await
+                })
+                .await
+            }
+            Action::Nmi => {
+                self.attempt("send an NMI", async |machine| machine.nmi().await)
+                    .await
+            }
             Action::NextBoot(order) => {
                 if let Some(running) = &mut self.running {
                     running.next_order = Some(order);
@@ -118,11 +135,15 @@ impl Qemu {
             }
             Action::Load(media) => {
                 self.media = Some(media.clone());
-                self.attempt("insert the medium", async |machine| machine.insert(CD, &media.file).await).await;
+                self.attempt("insert the medium", async |machine| {
+                    machine.insert(CD, &media.file).await
+                })
+                .await;
             }
             Action::Unload => {
                 self.media = None;
-                self.attempt("eject the medium", async |machine| machine.eject(CD).await).await;
+                self.attempt("eject the medium", async |machine| machine.eject(CD).await)
+                    .await;
             }
             Action::Wire(wires) => self.wire(wires).await,
             // The server's task keeps time itself.
@@ -136,8 +157,14 @@ impl Qemu {
     }
 
     /// Does something to the machine if it is on; what fails is told as trouble.
-    async fn attempt(&mut self, what: &str, work: impl AsyncFnOnce(&mut Machine) -> Result<(), vm::Error>) {
-        let Some(running) = &mut self.running else { return };
+    async fn attempt(
+        &mut self,
+        what: &str,
+        work: impl AsyncFnOnce(&mut Machine) -> Result<(), vm::Error>,
+    ) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
         if let Err(error) = work(&mut running.machine).await {
             let trouble = format!("could not {what}: {}", model::chain(&error));
             self.say(News::Trouble(trouble)).await;
@@ -149,15 +176,28 @@ impl Qemu {
         let http = self.fetch_http_image(&plan).await;
         let result = async {
             let machine = Machine::start(self.spec(&plan)).await?;
-            if let Some(image) = http.as_deref().or(self.media.as_ref().map(|media| media.file.as_path())) {
+            if let Some(image) = http
+                .as_deref()
+                .or(self.media.as_ref().map(|media| media.file.as_path()))
+            {
                 machine.insert(CD, image).await?;
             }
             let events = machine.events();
             let (screen, keyboard) = machine.console().await?.into_split();
-            let relay = tokio::spawn(relay(screen, Screen::open(self.output.clone(), &self.home.join("console.log"))));
+            let relay = tokio::spawn(relay(
+                screen,
+                Screen::open(self.output.clone(), &self.home.join("console.log")),
+            ));
             machine.resume().await?;
             let began = Instant::now();
-            Ok::<_, vm::Error>(Running { machine, events, keyboard, relay, began, next_order: None })
+            Ok::<_, vm::Error>(Running {
+                machine,
+                events,
+                keyboard,
+                relay,
+                began,
+                next_order: None,
+            })
         };
         match result.await {
             Ok(running) => {
@@ -167,7 +207,8 @@ impl Qemu {
             }
             Err(error) => {
                 let why = model::chain(&error);
-                self.say(News::Trouble(format!("could not start: {why}"))).await;
+                self.say(News::Trouble(format!("could not start: {why}")))
+                    .await;
                 self.say(News::Stopped { why }).await;
             }
         }
@@ -189,13 +230,23 @@ impl Qemu {
         let uri = plan.http_uri.as_deref().unwrap_or_default();
         let fetched = async {
             let address = Address::parse(uri).map_err(|error| model::chain(&error))?;
-            let wanted = Wanted { address: &address, user: None, password: None, verify_certificate: false, corrupt: false };
-            self.fetcher.fetch(&wanted).await.map_err(|error| model::chain(&error))
+            let wanted = Wanted {
+                address: &address,
+                user: None,
+                password: None,
+                verify_certificate: false,
+                corrupt: false,
+            };
+            self.fetcher
+                .fetch(&wanted)
+                .await
+                .map_err(|error| model::chain(&error))
         };
         match fetched.await {
             Ok(image) => Some(image),
             Err(why) => {
-                self.say(News::Trouble(format!("HTTP boot of {uri}: {why}"))).await;
+                self.say(News::Trouble(format!("HTTP boot of {uri}: {why}")))
+                    .await;
                 None
             }
         }
@@ -205,15 +256,29 @@ impl Qemu {
         let hardware = &self.place.hardware;
         let mut spec = Spec::new(&hardware.name, &self.home, self.accel.clone());
         spec.firmware = match (plan.firmware, plan.secure_boot) {
-            (Firmware::Bios, _) => vm::Firmware::Bios { text_on_serial: true },
+            (Firmware::Bios, _) => vm::Firmware::Bios {
+                text_on_serial: true,
+            },
             (Firmware::Uefi, false) => vm::Firmware::ovmf(),
             (Firmware::Uefi, true) => vm::Firmware::ovmf_secure(),
         };
         spec.cpus = hardware.cpus;
         spec.memory_mib = hardware.memory_mib as u32;
-        spec.disks = hardware.disks.iter().enumerate().map(|(index, disk)| self.disk(index, disk)).collect();
-        spec.nics = hardware.nics.iter().map(|nic| self.nic(plan, nic)).collect();
-        spec.cdroms = vec![Cdrom { id: CD.into(), bus: CdromBus::Sata }];
+        spec.disks = hardware
+            .disks
+            .iter()
+            .enumerate()
+            .map(|(index, disk)| self.disk(index, disk))
+            .collect();
+        spec.nics = hardware
+            .nics
+            .iter()
+            .map(|nic| self.nic(plan, nic))
+            .collect();
+        spec.cdroms = vec![Cdrom {
+            id: CD.into(),
+            bus: CdromBus::Sata,
+        }];
         spec.boot_order = self.ids(&plan.order);
         spec.smbios = Smbios {
             uuid: Some(hardware.uuid.to_string()),
@@ -244,7 +309,10 @@ impl Qemu {
         vm::Nic {
             id: nic_id(nic.network).into(),
             mac: nic.mac,
-            end: NicEnd::Tap { name: nic.port.clone(), namespace: None },
+            end: NicEnd::Tap {
+                name: nic.port.clone(),
+                namespace: None,
+            },
             rom: (plan.firmware == Firmware::Bios).then(|| PXE_ROM.into()),
         }
     }
@@ -254,9 +322,14 @@ impl Qemu {
         let mut ids: Vec<String> = vec![];
         for device in order {
             let more: Vec<String> = match device {
-                Device::Hdd => (0..self.place.hardware.disks.len()).map(|index| format!("disk{index}")).collect(),
+                Device::Hdd => (0..self.place.hardware.disks.len())
+                    .map(|index| format!("disk{index}"))
+                    .collect(),
                 Device::Cd | Device::UefiHttp => vec![CD.into()],
-                Device::Pxe => vec![nic_id(Network::Provisioning).into(), nic_id(Network::Baremetal).into()],
+                Device::Pxe => vec![
+                    nic_id(Network::Provisioning).into(),
+                    nic_id(Network::Baremetal).into(),
+                ],
                 // Nothing to boot: the firmware ends in its menu.
                 Device::BiosSetup => return vec![],
             };
@@ -268,14 +341,26 @@ impl Qemu {
     }
 
     async fn apply_order(&mut self) {
-        let Some(order) = self.running.as_mut().and_then(|running| running.next_order.take()) else { return };
+        let Some(order) = self
+            .running
+            .as_mut()
+            .and_then(|running| running.next_order.take())
+        else {
+            return;
+        };
         let ids = self.ids(&order);
-        self.attempt("set the boot order", async |machine| machine.set_boot_order(&ids).await).await;
+        self.attempt("set the boot order", async |machine| {
+            machine.set_boot_order(&ids).await
+        })
+        .await;
     }
 
     async fn wire(&mut self, wires: Wires) {
         for nic in &self.place.hardware.nics {
-            let (before, after) = (self.wires.lossy.get(&nic.network), wires.lossy.get(&nic.network));
+            let (before, after) = (
+                self.wires.lossy.get(&nic.network),
+                wires.lossy.get(&nic.network),
+            );
             if before != after
                 && let Err(error) = loss::set(&nic.port, after.copied().unwrap_or(0)).await
             {
@@ -291,11 +376,17 @@ impl Qemu {
         let wires = self.wires.clone();
         for network in Network::ALL {
             let up = !wires.unplugged.contains(&network);
-            self.attempt("set a link", async |machine| machine.set_link(nic_id(network), up).await).await;
+            self.attempt("set a link", async |machine| {
+                machine.set_link(nic_id(network), up).await
+            })
+            .await;
         }
         for index in 0..self.place.hardware.disks.len() {
             let id = format!("disk{index}");
-            self.attempt("break a disk", async |machine| machine.fail_io(&id, wires.disk_errors).await).await;
+            self.attempt("break a disk", async |machine| {
+                machine.fail_io(&id, wires.disk_errors).await
+            })
+            .await;
         }
     }
 
@@ -303,7 +394,9 @@ impl Qemu {
         let name = &self.place.hardware.name;
         match event {
             Event::Reset { guest } => {
-                let Some(running) = &mut self.running else { return };
+                let Some(running) = &mut self.running else {
+                    return;
+                };
                 if guest && running.began.elapsed() < POST {
                     debug!(server = name, "firmware reset itself");
                     return;
@@ -326,10 +419,18 @@ impl Qemu {
             }
             Event::IoError { disk, write } => {
                 let what = if write { "write" } else { "read" };
-                self.say(News::Trouble(format!("{disk}: a {what} failed"))).await;
+                self.say(News::Trouble(format!("{disk}: a {what} failed")))
+                    .await;
             }
-            Event::Panicked => self.say(News::Trouble("the guest's kernel panicked".into())).await,
-            Event::Running | Event::Paused | Event::PowerButton | Event::Shutdown { .. } | Event::Tray { .. } => {}
+            Event::Panicked => {
+                self.say(News::Trouble("the guest's kernel panicked".into()))
+                    .await
+            }
+            Event::Running
+            | Event::Paused
+            | Event::PowerButton
+            | Event::Shutdown { .. }
+            | Event::Tray { .. } => {}
         }
     }
 
@@ -369,7 +470,9 @@ async fn relay(mut serial: tokio::net::unix::OwnedReadHalf, screen: Screen) {
 
 async fn next_event(running: &mut Option<Running>) -> Event {
     loop {
-        let Some(running) = running.as_mut() else { return std::future::pending().await };
+        let Some(running) = running.as_mut() else {
+            return std::future::pending().await;
+        };
         match running.events.recv().await {
             Ok(event) => return event,
             Err(broadcast::error::RecvError::Lagged(_)) => {}

@@ -12,11 +12,12 @@
 //! [`View::starting`] first, so that a restart in their midst is a reasoned failure instead of a second try.
 //!
 //! `state`, `verb` and `table` are the machine; `rules` is what states permit; `script` lists the stages of each
-//! operation; `next` reads them; `view` writes down what came of it.
+//! operation; `next` reads them; `record` writes down what came of it in the `view`.
 
 pub mod diagram;
 mod next;
 mod problem;
+mod record;
 mod rules;
 mod script;
 mod state;
@@ -38,7 +39,7 @@ pub use table::{EVENTS, Event, Refused, VERBS, allowed, on_event, on_verb};
 pub use timers::Timers;
 pub use verb::{ParseVerbError, Verb};
 pub use view::{
-    Agent, AgentSource, BootBy, DeployBy, Drivers, Fault, Impossible, InspectBy, Operation, Power, Request, Settings,
-    Task, View,
+    Agent, AgentSource, BootBy, DeployBy, Drivers, Fault, Impossible, InspectBy, Operation, Power,
+    Request, Settings, Task, View,
 };
 pub use work::{BootDevice, BootInto, Outcome, StepKind, Work};

@@ -47,7 +47,11 @@ fn working(view: &View, timers: &Timers, now: Timestamp) -> Step {
     let stages = script(op);
     let Some(stage) = stages.get(op.at) else {
         // A view made by hand may say anything; what the scripts make always ends in `Finish`.
-        return Step::Fail { problem: Problem::Interrupted { work: format!("the state {}", view.state) } };
+        return Step::Fail {
+            problem: Problem::Interrupted {
+                work: format!("the state {}", view.state),
+            },
+        };
     };
     match stage {
         Stage::Do(work) => Step::Do(work.clone()),
@@ -59,15 +63,22 @@ fn working(view: &View, timers: &Timers, now: Timestamp) -> Step {
         },
         Stage::OwnStep(step) => match op.begun {
             None => Step::Do(Work::RunStep(step.clone())),
-            Some(begun) if past(begun.at, timers.step) <= now => {
-                Step::Fail { problem: Problem::StepTime { step: step.to_string(), limit: timers.step } }
-            }
+            Some(begun) if past(begun.at, timers.step) <= now => Step::Fail {
+                problem: Problem::StepTime {
+                    step: step.to_string(),
+                    limit: timers.step,
+                },
+            },
             Some(_) => Step::Do(Work::CheckStep(step.clone())),
         },
         Stage::Hold => Step::Do(Work::Move(Event::Hold)),
         Stage::Pause { seconds } => {
             let until = past(op.stage_since, Duration::from_secs(u64::from(*seconds)));
-            if now < until { wait("a pause between steps", until) } else { Step::Do(Work::Advance) }
+            if now < until {
+                wait("a pause between steps", until)
+            } else {
+                Step::Do(Work::Advance)
+            }
         }
         Stage::Finish(event) => Step::Do(Work::Move(*event)),
     }
@@ -91,9 +102,14 @@ fn waiting(view: &View, timers: &Timers, now: Timestamp) -> Step {
     let late = deadline <= now;
     if view.maintenance {
         return if late {
-            Step::Fail { problem: timeout(view, stage, now) }
+            Step::Fail {
+                problem: timeout(view, stage, now),
+            }
         } else {
-            wait("maintenance to end: until then the agent's calls are not acted upon", deadline)
+            wait(
+                "maintenance to end: until then the agent's calls are not acted upon",
+                deadline,
+            )
         };
     }
     match stage {
@@ -107,15 +123,24 @@ fn waiting(view: &View, timers: &Timers, now: Timestamp) -> Step {
             if agent > heard {
                 Step::Do(Work::CheckStep(step.clone()))
             } else if late {
-                Step::Fail { problem: timeout(view, stage, now) }
+                Step::Fail {
+                    problem: timeout(view, stage, now),
+                }
             } else {
                 wait(&format!("step {step} on the agent"), deadline)
             }
         }
-        Some(Stage::AwaitAgent | Stage::AwaitInventory) if late => Step::Fail { problem: timeout(view, stage, now) },
+        Some(Stage::AwaitAgent | Stage::AwaitInventory) if late => Step::Fail {
+            problem: timeout(view, stage, now),
+        },
         Some(Stage::AwaitAgent | Stage::AwaitInventory) => await_boot(view, timers, now, deadline),
         Some(
-            Stage::Do(_) | Stage::AgentStep(_) | Stage::OwnStep(_) | Stage::Hold | Stage::Pause { .. } | Stage::Finish(_),
+            Stage::Do(_)
+            | Stage::AgentStep(_)
+            | Stage::OwnStep(_)
+            | Stage::Hold
+            | Stage::Pause { .. }
+            | Stage::Finish(_),
         )
         | None => Step::Do(Work::Move(Event::Resume)),
     }
@@ -144,10 +169,15 @@ fn await_boot(view: &View, timers: &Timers, now: Timestamp, deadline: Timestamp)
 fn stopped(view: &View, timers: &Timers, now: Timestamp) -> Option<Step> {
     let op = &view.operation;
     if let Some(problem) = &op.failed {
-        return Some(Step::Fail { problem: problem.clone() });
+        return Some(Step::Fail {
+            problem: problem.clone(),
+        });
     }
     let until = op.retry_at.filter(|at| now < *at)?;
-    let trouble = op.trouble.as_deref().unwrap_or("something that goes on in the background");
+    let trouble = op
+        .trouble
+        .as_deref()
+        .unwrap_or("something that goes on in the background");
     let reason = if op.tries > 0 {
         format!("try {} of {} after: {trouble}", op.tries + 1, timers.tries)
     } else {
@@ -158,25 +188,50 @@ fn stopped(view: &View, timers: &Timers, now: Timestamp) -> Option<Step> {
 
 /// When a waiting node gives up.
 fn deadline(view: &View, timers: &Timers) -> Timestamp {
-    let from = if view.state == State::InspectWait { view.operation.started } else { view.since };
+    let from = if view.state == State::InspectWait {
+        view.operation.started
+    } else {
+        view.since
+    };
     let until = past(from, timers.callback(view.state));
-    view.operation.grace_until.map_or(until, |grace| grace.max(until))
+    view.operation
+        .grace_until
+        .map_or(until, |grace| grace.max(until))
 }
 
 fn timeout(view: &View, stage: Option<&Stage>, now: Timestamp) -> Problem {
-    let from = if view.state == State::InspectWait { view.operation.started } else { view.since };
+    let from = if view.state == State::InspectWait {
+        view.operation.started
+    } else {
+        view.since
+    };
     let waited = now.duration_since(from).try_into().unwrap_or_default();
     match stage {
-        Some(Stage::AgentStep(step)) => Problem::Silent { state: view.state, waited, step: Some(step.to_string()) },
+        Some(Stage::AgentStep(step)) => Problem::Silent {
+            state: view.state,
+            waited,
+            step: Some(step.to_string()),
+        },
         Some(Stage::AwaitInventory | Stage::AwaitAgent) if view.agent.is_none() => {
-            Problem::NeverCalled { state: view.state, waited, trace: view.boot_trace.clone() }
+            Problem::NeverCalled {
+                state: view.state,
+                waited,
+                trace: view.boot_trace.clone(),
+            }
         }
-        Some(_) | None => Problem::Silent { state: view.state, waited, step: None },
+        Some(_) | None => Problem::Silent {
+            state: view.state,
+            waited,
+            step: None,
+        },
     }
 }
 
 fn wait(reason: &str, until: Timestamp) -> Step {
-    Step::Wait { reason: Waiting(reason.to_string()), until }
+    Step::Wait {
+        reason: Waiting(reason.to_string()),
+        until,
+    }
 }
 
 /// `from + by`, at most the end of time.

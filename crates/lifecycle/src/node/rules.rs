@@ -27,7 +27,9 @@ pub enum AfterRestart {
 impl State {
     pub fn heartbeat(self) -> Heartbeat {
         match self {
-            Self::WaitCallBack | Self::CleanWait | Self::ServiceWait | Self::RescueWait => Heartbeat::Continues,
+            Self::WaitCallBack | Self::CleanWait | Self::ServiceWait | Self::RescueWait => {
+                Heartbeat::Continues
+            }
             Self::Enroll
             | Self::Manageable
             | Self::Available
@@ -69,7 +71,11 @@ impl State {
             | Self::Rescuing
             | Self::RescueWait
             | Self::ServiceWait => true,
-            Self::Enroll | Self::Manageable | Self::Available | Self::Servicing | Self::ServiceHold => fast_track,
+            Self::Enroll
+            | Self::Manageable
+            | Self::Available
+            | Self::Servicing
+            | Self::ServiceHold => fast_track,
             Self::Verifying
             | Self::InspectFailed
             | Self::CleanHold
@@ -91,7 +97,11 @@ impl State {
 
     /// May the node be deleted from the service? Maintenance permits it anywhere.
     pub fn may_delete_node(self, maintenance: bool) -> bool {
-        maintenance || matches!(self, Self::Enroll | Self::Manageable | Self::AdoptFailed | Self::Available)
+        maintenance
+            || matches!(
+                self,
+                Self::Enroll | Self::Manageable | Self::AdoptFailed | Self::Available
+            )
     }
 
     /// May fields be patched? `busy` is whether a `target_provision_state` is set.
@@ -118,7 +128,11 @@ impl State {
         maintenance
             || matches!(
                 self,
-                Self::Enroll | Self::Inspecting | Self::InspectWait | Self::Manageable | Self::Available
+                Self::Enroll
+                    | Self::Inspecting
+                    | Self::InspectWait
+                    | Self::Manageable
+                    | Self::Available
             )
     }
 

@@ -3,10 +3,10 @@
 //! A script depends only on what was fixed when the operation began and on the steps once they are known, so a
 //! position in it stays true across restarts. Steps come after all that does not depend on them.
 
+use super::Event;
 use super::steps::{Runner, StepSpec};
 use super::view::{AgentSource, BootBy, DeployBy, InspectBy, Operation, Task};
 use super::work::{BootDevice, BootInto, StepKind, Work};
-use super::Event;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {
@@ -21,7 +21,9 @@ pub enum Stage {
     OwnStep(StepSpec),
     /// Until a client says `unhold`.
     Hold,
-    Pause { seconds: u32 },
+    Pause {
+        seconds: u32,
+    },
     Finish(Event),
 }
 
@@ -29,9 +31,24 @@ pub enum Stage {
 pub fn script(op: &Operation) -> Vec<Stage> {
     match op.task {
         Task::Rest => Vec::new(),
-        Task::Verify => works([Work::Validate(op.task), Work::ReadPower, Work::RunVerifySteps, Work::ReadFacts], Event::Done),
+        Task::Verify => works(
+            [
+                Work::Validate(op.task),
+                Work::ReadPower,
+                Work::RunVerifySteps,
+                Work::ReadFacts,
+            ],
+            Event::Done,
+        ),
         Task::Inspect => inspect(op),
-        Task::Clean => clean(op, if op.settings.retired { Event::Manage } else { Event::Done }),
+        Task::Clean => clean(
+            op,
+            if op.settings.retired {
+                Event::Manage
+            } else {
+                Event::Done
+            },
+        ),
         Task::CleanManual => clean(op, Event::Manage),
         Task::Deploy => deploy(op),
         Task::Delete => delete(op),
@@ -64,8 +81,12 @@ fn clean(op: &Operation, end: Event) -> Vec<Stage> {
         (AgentSource::Fresh | AgentSource::Running, Task::CleanManual) => {
             stages.push(Stage::Do(Work::FetchSteps(StepKind::CleanManual)));
         }
-        (AgentSource::Fresh | AgentSource::Running, _) => stages.push(Stage::Do(Work::FetchSteps(StepKind::Clean))),
-        (AgentSource::NotNeeded, _) if op.drivers.deploy == DeployBy::Fake => stages.push(Stage::Do(Work::Simulate(op.task))),
+        (AgentSource::Fresh | AgentSource::Running, _) => {
+            stages.push(Stage::Do(Work::FetchSteps(StepKind::Clean)))
+        }
+        (AgentSource::NotNeeded, _) if op.drivers.deploy == DeployBy::Fake => {
+            stages.push(Stage::Do(Work::Simulate(op.task)))
+        }
         (AgentSource::NotNeeded, _) => {}
     }
     stages.extend(steps(op));
@@ -83,8 +104,14 @@ fn deploy(op: &Operation) -> Vec<Stage> {
         DeployBy::Fake => stages.push(Stage::Do(Work::Simulate(op.task))),
         DeployBy::Ramdisk => {
             stages.extend(off(op));
-            stages.push(Stage::Do(Work::PrepareBoot { into: BootInto::BootIso, by }));
-            stages.push(Stage::Do(Work::SetBootDevice { device: device(by), persistent: true }));
+            stages.push(Stage::Do(Work::PrepareBoot {
+                into: BootInto::BootIso,
+                by,
+            }));
+            stages.push(Stage::Do(Work::SetBootDevice {
+                device: device(by),
+                persistent: true,
+            }));
             stages.push(Stage::Do(on(op)));
         }
         DeployBy::Direct | DeployBy::CustomAgent => {
@@ -146,7 +173,9 @@ fn service(op: &Operation) -> Vec<Stage> {
 
 /// What is put away after a failure. Each of these is tried once, and the rest goes on without it.
 fn recover(op: &Operation) -> Vec<Stage> {
-    let Some(failed) = op.failed_task else { return Vec::new() };
+    let Some(failed) = op.failed_task else {
+        return Vec::new();
+    };
     if op.drivers.deploy == DeployBy::Fake && op.drivers.inspect == InspectBy::Fake {
         return Vec::new();
     }
@@ -159,14 +188,26 @@ fn recover(op: &Operation) -> Vec<Stage> {
         Task::Inspect if op.drivers.inspect == InspectBy::Agent => stages.extend(put_away(op)),
         // An aborted cleaning ends at rest; one that broke stays on for a person to look at.
         Task::Clean | Task::CleanManual if op.aborted => stages.extend(put_away(op)),
-        Task::Clean | Task::CleanManual | Task::Service => stages.push(Stage::Do(Work::CollectLogs)),
-        Task::Rest | Task::Verify | Task::Inspect | Task::Delete | Task::Adopt | Task::Unrescue | Task::Recover => {}
+        Task::Clean | Task::CleanManual | Task::Service => {
+            stages.push(Stage::Do(Work::CollectLogs))
+        }
+        Task::Rest
+        | Task::Verify
+        | Task::Inspect
+        | Task::Delete
+        | Task::Adopt
+        | Task::Unrescue
+        | Task::Recover => {}
     }
     stages
 }
 
 fn works<const N: usize>(works: [Work; N], end: Event) -> Vec<Stage> {
-    works.into_iter().map(Stage::Do).chain([Stage::Finish(end)]).collect()
+    works
+        .into_iter()
+        .map(Stage::Do)
+        .chain([Stage::Finish(end)])
+        .collect()
 }
 
 /// The host running the agent: by a boot, or as it already is.
@@ -186,7 +227,10 @@ fn boot(op: &Operation, into: BootInto) -> Vec<Stage> {
     let mut stages = vec![Stage::Do(Work::ForgetAgent)];
     stages.extend(off(op));
     stages.push(Stage::Do(Work::PrepareBoot { into, by }));
-    stages.push(Stage::Do(Work::SetBootDevice { device: device(by), persistent: false }));
+    stages.push(Stage::Do(Work::SetBootDevice {
+        device: device(by),
+        persistent: false,
+    }));
     stages.push(Stage::Do(on(op)));
     stages
 }
@@ -194,28 +238,43 @@ fn boot(op: &Operation, into: BootInto) -> Vec<Stage> {
 /// With fast track the agent stays up for the next operation; otherwise the host goes off, and only then is its
 /// medium taken away: BMCs take it badly under a running system.
 fn leave_agent(op: &Operation) -> Vec<Stage> {
-    if op.settings.fast_track { Vec::new() } else { put_away(op) }
+    if op.settings.fast_track {
+        Vec::new()
+    } else {
+        put_away(op)
+    }
 }
 
 fn put_away(op: &Operation) -> Vec<Stage> {
     let mut stages: Vec<Stage> = off(op).collect();
-    stages.push(Stage::Do(Work::TearDownBoot { by: op.drivers.boot }));
+    stages.push(Stage::Do(Work::TearDownBoot {
+        by: op.drivers.boot,
+    }));
     stages
 }
 
 fn back_to_disk(op: &Operation) -> Vec<Stage> {
     let mut stages = put_away(op);
-    stages.push(Stage::Do(Work::SetBootDevice { device: BootDevice::Disk, persistent: true }));
+    stages.push(Stage::Do(Work::SetBootDevice {
+        device: BootDevice::Disk,
+        persistent: true,
+    }));
     stages.push(Stage::Do(on(op)));
     stages
 }
 
 fn off(op: &Operation) -> impl Iterator<Item = Stage> + use<> {
-    (!op.settings.disable_power_off).then_some(Stage::Do(Work::PowerOff)).into_iter()
+    (!op.settings.disable_power_off)
+        .then_some(Stage::Do(Work::PowerOff))
+        .into_iter()
 }
 
 fn on(op: &Operation) -> Work {
-    if op.settings.disable_power_off { Work::PowerCycle } else { Work::PowerOn }
+    if op.settings.disable_power_off {
+        Work::PowerCycle
+    } else {
+        Work::PowerOn
+    }
 }
 
 fn device(by: BootBy) -> BootDevice {
@@ -227,7 +286,10 @@ fn device(by: BootBy) -> BootDevice {
 }
 
 fn steps(op: &Operation) -> Vec<Stage> {
-    op.steps.iter().flat_map(|step| stages_of(op, step)).collect()
+    op.steps
+        .iter()
+        .flat_map(|step| stages_of(op, step))
+        .collect()
 }
 
 fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
@@ -244,8 +306,13 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
             if !op.settings.disable_power_off {
                 stages.push(Stage::Do(Work::StopAgent));
             }
-            stages.push(Stage::Do(Work::TearDownBoot { by: op.drivers.boot }));
-            stages.push(Stage::Do(Work::SetBootDevice { device: BootDevice::Disk, persistent: true }));
+            stages.push(Stage::Do(Work::TearDownBoot {
+                by: op.drivers.boot,
+            }));
+            stages.push(Stage::Do(Work::SetBootDevice {
+                device: BootDevice::Disk,
+                persistent: true,
+            }));
             stages.push(Stage::Do(Work::ForgetAgent));
             return stages;
         }
@@ -268,12 +335,21 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
 fn reboot(op: &Operation) -> Vec<Stage> {
     match op.agent {
         AgentSource::NotNeeded => vec![Stage::Do(Work::PowerCycle)],
-        AgentSource::Fresh | AgentSource::Running => agent_up(&Operation { agent: AgentSource::Fresh, ..op.clone() }),
+        AgentSource::Fresh | AgentSource::Running => agent_up(&Operation {
+            agent: AgentSource::Fresh,
+            ..op.clone()
+        }),
     }
 }
 
 /// Ironic's limit of 30 seconds keeps a list from parking a node for good.
 fn pause(step: &StepSpec) -> Stage {
-    let seconds = step.args.get("seconds").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    Stage::Pause { seconds: seconds.min(30) as u32 }
+    let seconds = step
+        .args
+        .get("seconds")
+        .and_then(serde_json::Value::as_u64)
+        .unwrap_or(0);
+    Stage::Pause {
+        seconds: seconds.min(30) as u32,
+    }
 }

@@ -127,9 +127,12 @@ impl State {
 
     pub fn kind(self) -> Kind {
         match self {
-            Self::Enroll | Self::Manageable | Self::Available | Self::Active | Self::Rescue | Self::Error => {
-                Kind::Stable
-            }
+            Self::Enroll
+            | Self::Manageable
+            | Self::Available
+            | Self::Active
+            | Self::Rescue
+            | Self::Error => Kind::Stable,
             Self::Verifying
             | Self::Inspecting
             | Self::Cleaning
@@ -139,9 +142,11 @@ impl State {
             | Self::Rescuing
             | Self::Unrescuing
             | Self::Servicing => Kind::Working,
-            Self::InspectWait | Self::CleanWait | Self::WaitCallBack | Self::RescueWait | Self::ServiceWait => {
-                Kind::Waiting
-            }
+            Self::InspectWait
+            | Self::CleanWait
+            | Self::WaitCallBack
+            | Self::RescueWait
+            | Self::ServiceWait => Kind::Waiting,
             Self::CleanHold | Self::DeployHold | Self::ServiceHold => Kind::Held,
             Self::InspectFailed
             | Self::CleanFailed
@@ -178,7 +183,7 @@ impl FromStr for State {
 impl TryFrom<String> for State {
     type Error = ParseStateError;
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
+    fn try_from(text: String) -> Result<Self, ParseStateError> {
         text.parse()
     }
 }

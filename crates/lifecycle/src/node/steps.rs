@@ -93,7 +93,10 @@ impl StepSpec {
 
     /// A word any list may use, whatever the drivers offer.
     pub fn reserved(&self) -> bool {
-        matches!(self.step.as_str(), "hold" | "wait" | "power_on" | "power_off" | "reboot")
+        matches!(
+            self.step.as_str(),
+            "hold" | "wait" | "power_on" | "power_off" | "reboot"
+        )
     }
 }
 
@@ -110,12 +113,25 @@ impl fmt::Display for StepSpec {
 pub fn core_deploy_steps(writes_image: bool) -> Vec<StepSpec> {
     let mut steps = Vec::new();
     if writes_image {
-        steps.push(StepSpec::new(Interface::Deploy, "write_image", 80, Runner::Agent));
+        steps.push(StepSpec::new(
+            Interface::Deploy,
+            "write_image",
+            80,
+            Runner::Agent,
+        ));
     }
-    for (step, priority) in
-        [("prepare_instance_boot", 60), ("tear_down_agent", 40), ("switch_to_tenant_network", 30), ("boot_instance", 20)]
-    {
-        steps.push(StepSpec::new(Interface::Deploy, step, priority, Runner::Service));
+    for (step, priority) in [
+        ("prepare_instance_boot", 60),
+        ("tear_down_agent", 40),
+        ("switch_to_tenant_network", 30),
+        ("boot_instance", 20),
+    ] {
+        steps.push(StepSpec::new(
+            Interface::Deploy,
+            step,
+            priority,
+            Runner::Service,
+        ));
     }
     steps
 }
@@ -125,9 +141,17 @@ pub fn core_deploy_steps(writes_image: bool) -> Vec<StepSpec> {
 /// `offered` are those of drivers and agent, `asked` those of the client. By hand, exactly what was asked runs, in
 /// its order; otherwise all that is offered with a priority above zero runs, highest first, and what was asked
 /// replaces what is offered under the same name.
-pub fn plan_steps(kind: StepKind, offered: &[StepSpec], asked: &[StepSpec]) -> Result<Vec<StepSpec>, Problem> {
+pub fn plan_steps(
+    kind: StepKind,
+    offered: &[StepSpec],
+    asked: &[StepSpec],
+) -> Result<Vec<StepSpec>, Problem> {
     let known = |step: &StepSpec| step.reserved() || offered.iter().any(|offer| offer.same(step));
-    let unknown: Vec<String> = asked.iter().filter(|step| !known(step)).map(ToString::to_string).collect();
+    let unknown: Vec<String> = asked
+        .iter()
+        .filter(|step| !known(step))
+        .map(ToString::to_string)
+        .collect();
     if !unknown.is_empty() {
         let known = offered.iter().map(ToString::to_string).collect();
         return Err(Problem::UnknownSteps { unknown, known });
@@ -136,8 +160,11 @@ pub fn plan_steps(kind: StepKind, offered: &[StepSpec], asked: &[StepSpec]) -> R
     match kind {
         StepKind::CleanManual | StepKind::Service => Ok(filled.collect()),
         StepKind::Clean | StepKind::Deploy => {
-            let mut steps: Vec<StepSpec> =
-                offered.iter().filter(|offer| !asked.iter().any(|step| step.same(offer))).cloned().collect();
+            let mut steps: Vec<StepSpec> = offered
+                .iter()
+                .filter(|offer| !asked.iter().any(|step| step.same(offer)))
+                .cloned()
+                .collect();
             steps.extend(filled);
             steps.retain(|step| step.priority > 0);
             steps.sort_by_key(|step| (Reverse(step.priority), Reverse(step.interface)));
@@ -151,5 +178,9 @@ fn filled(step: &StepSpec, offered: &[StepSpec]) -> StepSpec {
     let Some(offer) = offered.iter().find(|offer| offer.same(step)) else {
         return step.clone();
     };
-    StepSpec { args: step.args.clone(), priority: step.priority, ..offer.clone() }
+    StepSpec {
+        args: step.args.clone(),
+        priority: step.priority,
+        ..offer.clone()
+    }
 }

@@ -8,7 +8,9 @@ use std::fmt;
 use super::{State, Verb};
 
 /// Something the service noticed or finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Event {
     /// The work of this state is finished.
@@ -28,8 +30,15 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Self; 7] =
-        [Self::Done, Self::Fail, Self::Wait, Self::Resume, Self::Hold, Self::Manage, Self::Clean];
+    pub const ALL: [Self; 7] = [
+        Self::Done,
+        Self::Fail,
+        Self::Wait,
+        Self::Resume,
+        Self::Hold,
+        Self::Manage,
+        Self::Clean,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -167,22 +176,37 @@ pub fn on_verb(state: State, verb: Verb) -> Result<State, Refused> {
         .iter()
         .find(|(from, on, _)| *from == state && *on == wanted)
         .map(|(_, _, to)| *to)
-        .ok_or_else(|| Refused { verb, state, allowed: allowed(state) })
+        .ok_or_else(|| Refused {
+            verb,
+            state,
+            allowed: allowed(state),
+        })
 }
 
 /// The state an event leads to, if it can happen in this one.
 pub fn on_event(state: State, event: Event) -> Option<State> {
-    EVENTS.iter().find(|(from, on, _)| *from == state && *on == event).map(|(_, _, to)| *to)
+    EVENTS
+        .iter()
+        .find(|(from, on, _)| *from == state && *on == event)
+        .map(|(_, _, to)| *to)
 }
 
 /// The verbs possible in a state, in their older spellings.
 pub fn allowed(state: State) -> Vec<Verb> {
-    VERBS.iter().filter(|(from, _, _)| *from == state).map(|(_, verb, _)| *verb).collect()
+    VERBS
+        .iter()
+        .filter(|(from, _, _)| *from == state)
+        .map(|(_, verb, _)| *verb)
+        .collect()
 }
 
 fn list(verbs: &[Verb]) -> String {
     if verbs.is_empty() {
         return "none until it leaves this state by itself".to_string();
     }
-    verbs.iter().map(|verb| verb.as_str()).collect::<Vec<_>>().join(", ")
+    verbs
+        .iter()
+        .map(|verb| verb.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -123,7 +123,9 @@ impl Timers {
 
     /// The pause before try number `tried + 1`.
     pub fn pause(&self, tried: u32) -> Duration {
-        let doubled = self.retry_pause.saturating_mul(1 << tried.saturating_sub(1).min(10));
+        let doubled = self
+            .retry_pause
+            .saturating_mul(1 << tried.saturating_sub(1).min(10));
         doubled.min(Duration::from_secs(60))
     }
 }
@@ -138,6 +140,7 @@ mod seconds {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        Duration::try_from_secs_f64(f64::deserialize(deserializer)?)
+            .map_err(serde::de::Error::custom)
     }
 }

@@ -112,9 +112,12 @@ impl Verb {
         match self {
             Self::Manage | Self::Inspect | Self::Clean => Some(State::Manageable),
             Self::Provide | Self::Deleted | Self::Undeploy => Some(State::Available),
-            Self::Active | Self::Deploy | Self::Rebuild | Self::Adopt | Self::Unrescue | Self::Service => {
-                Some(State::Active)
-            }
+            Self::Active
+            | Self::Deploy
+            | Self::Rebuild
+            | Self::Adopt
+            | Self::Unrescue
+            | Self::Service => Some(State::Active),
             Self::Rescue => Some(State::Rescue),
             Self::Abort | Self::Unhold => None,
         }

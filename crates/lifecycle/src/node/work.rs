@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Event;
 use super::steps::StepSpec;
 use super::view::{BootBy, Power, Task};
-use super::Event;
 
 /// One piece of work. All of it may be done again ("see to it that the host is off"), unless
 /// [`Work::repeatable`] says otherwise.
@@ -23,10 +23,18 @@ pub enum Work {
     /// Off and on, or a hard reset where power off is disabled.
     PowerCycle,
     /// Put boot files or media in place, while the host is off.
-    PrepareBoot { into: BootInto, by: BootBy },
-    SetBootDevice { device: BootDevice, persistent: bool },
+    PrepareBoot {
+        into: BootInto,
+        by: BootBy,
+    },
+    SetBootDevice {
+        device: BootDevice,
+        persistent: bool,
+    },
     /// Take boot files and media away, once the host is off.
-    TearDownBoot { by: BootBy },
+    TearDownBoot {
+        by: BootBy,
+    },
     /// Drop the agent's address, token, certificate and cached steps.
     ForgetAgent,
     /// Ask drivers and agent which steps they offer. Gives [`Outcome::Steps`].
@@ -56,7 +64,9 @@ pub enum Work {
     /// Fetch the agent's logs, if there is an agent.
     CollectLogs,
     /// Boot the host for its agent again, because it was never heard.
-    BootAgain { attempt: u32 },
+    BootAgain {
+        attempt: u32,
+    },
     /// Hardware that does not exist takes the time configured for it.
     Simulate(Task),
     /// Move to another state.
@@ -81,9 +91,15 @@ impl Work {
             Self::PowerOff => "power off".to_string(),
             Self::PowerOn => "power on".to_string(),
             Self::PowerCycle => "power cycle".to_string(),
-            Self::PrepareBoot { into, by } => format!("preparing to boot {} by {}", into.as_str(), by.as_str()),
-            Self::SetBootDevice { device, .. } => format!("setting the boot device to {}", device.as_str()),
-            Self::TearDownBoot { by } => format!("removing what was prepared for boot by {}", by.as_str()),
+            Self::PrepareBoot { into, by } => {
+                format!("preparing to boot {} by {}", into.as_str(), by.as_str())
+            }
+            Self::SetBootDevice { device, .. } => {
+                format!("setting the boot device to {}", device.as_str())
+            }
+            Self::TearDownBoot { by } => {
+                format!("removing what was prepared for boot by {}", by.as_str())
+            }
             Self::ForgetAgent => "forgetting the agent".to_string(),
             Self::FetchSteps(kind) => format!("asking for the {} steps", kind.as_str()),
             Self::CacheImage => "preparing the image".to_string(),
@@ -119,7 +135,10 @@ pub enum Outcome {
     /// From [`Work::CheckStep`]: the agent's hardware managers changed; its steps must be fetched afresh.
     Outdated,
     /// It did not work. `again` says whether another try can help.
-    Failed { trouble: String, again: bool },
+    Failed {
+        trouble: String,
+        again: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,7 +21,10 @@ impl Lab {
     /// Not up yet.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        assert!(is_root(), "this test makes network namespaces and must run as root");
+        assert!(
+            is_root(),
+            "this test makes network namespaces and must run as root"
+        );
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{:x}-{number:x}", std::process::id());
         let home = TempDir::new().expect("a temporary directory can be made");
@@ -36,7 +39,11 @@ impl Lab {
 
     pub fn bring_up(&self, args: &[&str]) {
         let output = self.try_up(args);
-        assert!(output.status.success(), "lab up {args:?}: {}", text(&output));
+        assert!(
+            output.status.success(),
+            "lab up {args:?}: {}",
+            text(&output)
+        );
     }
 
     pub fn try_up(&self, args: &[&str]) -> Output {
@@ -59,7 +66,10 @@ impl Lab {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(PLINTH);
-        command.arg("lab").args(args).env("PLINTH_LAB_DIR", self.dir());
+        command
+            .arg("lab")
+            .args(args)
+            .env("PLINTH_LAB_DIR", self.dir());
         command
     }
 
@@ -92,7 +102,11 @@ impl Lab {
     /// Starts a command inside the namespace; it ends with the guard.
     pub fn start(&self, command: &[&str]) -> Running {
         let mut started = self.command(&[&["exec", "--"], command].concat());
-        let child = started.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = started
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
         Running(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
@@ -100,22 +114,54 @@ impl Lab {
     pub fn serve_files(&self, dir: &Path) -> (Running, String) {
         let router = "192.168.111.1";
         let dir = dir.to_str().expect("the path is text");
-        let server = self.start(&["python3", "-m", "http.server", "--bind", router, "--directory", dir, "8080"]);
+        let server = self.start(&[
+            "python3",
+            "-m",
+            "http.server",
+            "--bind",
+            router,
+            "--directory",
+            dir,
+            "8080",
+        ]);
         let base = format!("http://{router}:8080");
-        wait_for("the HTTP server", Duration::from_secs(20), || self.try_exec(&["curl", "-sfo", "/dev/null", &base]).status.success());
+        wait_for("the HTTP server", Duration::from_secs(20), || {
+            self.try_exec(&["curl", "-sfo", "/dev/null", &base])
+                .status
+                .success()
+        });
         (server, base)
     }
 
     /// A Redfish request to a server's BMC: status code and body.
-    pub fn redfish(&self, index: usize, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub fn redfish(
+        &self,
+        index: usize,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (u16, Value) {
         let server = self.server(index);
-        let credentials = format!("{}:{}", str_of(&server["user"]), str_of(&server["password"]));
+        let credentials = format!(
+            "{}:{}",
+            str_of(&server["user"]),
+            str_of(&server["password"])
+        );
         let url = match path.strip_prefix("system") {
             Some(rest) => format!("{}{rest}", str_of(&server["redfish"])),
             None => format!("https://{}{path}", str_of(&server["ipmi"])),
         };
         let ca = self.dir().join("ca.pem");
-        let mut args = vec!["curl", "-s", "--max-time", "20", "--cacert", ca.to_str().expect("text"), "-u", &credentials];
+        let mut args = vec![
+            "curl",
+            "-s",
+            "--max-time",
+            "20",
+            "--cacert",
+            ca.to_str().expect("text"),
+            "-u",
+            &credentials,
+        ];
         let body = body.map(Value::to_string);
         args.extend(["-X", method, "-w", "\n%{http_code}"]);
         if let Some(body) = &body {
@@ -125,32 +171,55 @@ impl Lab {
         let output = self.try_exec(&args);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let (body, code) = printed.rsplit_once('\n').unwrap_or(("", "0"));
-        (code.trim().parse().unwrap_or(0), serde_json::from_str(body).unwrap_or(Value::Null))
+        (
+            code.trim().parse().unwrap_or(0),
+            serde_json::from_str(body).unwrap_or(Value::Null),
+        )
     }
 
     pub fn reset(&self, index: usize, kind: &str) -> (u16, Value) {
         let body = serde_json::json!({"ResetType": kind});
-        self.redfish(index, "POST", "system/Actions/ComputerSystem.Reset", Some(&body))
+        self.redfish(
+            index,
+            "POST",
+            "system/Actions/ComputerSystem.Reset",
+            Some(&body),
+        )
     }
 
     /// Inserts an image into the CD slot, wherever this BMC has it.
     pub fn insert(&self, index: usize, url: &str) -> (u16, Value) {
         let slot = self.cd_slot(index);
         let path = format!("{slot}/Actions/VirtualMedia.InsertMedia");
-        self.redfish(index, "POST", &path, Some(&serde_json::json!({"Image": url})))
+        self.redfish(
+            index,
+            "POST",
+            &path,
+            Some(&serde_json::json!({"Image": url})),
+        )
     }
 
     pub fn cd_slot(&self, index: usize) -> String {
         let (_, system) = self.redfish(index, "GET", "system", None);
         let (_, managers) = self.redfish(index, "GET", "/redfish/v1/Managers", None);
-        let (_, manager) = self.redfish(index, "GET", str_of(&managers["Members"][0]["@odata.id"]), None);
+        let (_, manager) = self.redfish(
+            index,
+            "GET",
+            str_of(&managers["Members"][0]["@odata.id"]),
+            None,
+        );
         for owner in [system, manager] {
-            let Some(collection) = owner["VirtualMedia"]["@odata.id"].as_str() else { continue };
+            let Some(collection) = owner["VirtualMedia"]["@odata.id"].as_str() else {
+                continue;
+            };
             let (_, collection) = self.redfish(index, "GET", collection, None);
             for member in collection["Members"].as_array().into_iter().flatten() {
                 let path = str_of(&member["@odata.id"]);
                 let (_, slot) = self.redfish(index, "GET", path, None);
-                if slot["MediaTypes"].as_array().is_some_and(|types| types.iter().any(|t| t == "CD")) {
+                if slot["MediaTypes"]
+                    .as_array()
+                    .is_some_and(|types| types.iter().any(|t| t == "CD"))
+                {
                     return path.to_string();
                 }
             }
@@ -160,13 +229,21 @@ impl Lab {
 
     pub fn ipmi(&self, index: usize, args: &[&str]) -> Output {
         let server = self.server(index);
-        let (host, user, password) = (str_of(&server["ipmi"]), str_of(&server["user"]), str_of(&server["password"]));
-        let fixed = ["ipmitool", "-I", "lanplus", "-C", "17", "-R", "2", "-H", host, "-U", user, "-P", password];
+        let (host, user, password) = (
+            str_of(&server["ipmi"]),
+            str_of(&server["user"]),
+            str_of(&server["password"]),
+        );
+        let fixed = [
+            "ipmitool", "-I", "lanplus", "-C", "17", "-R", "2", "-H", host, "-U", user, "-P",
+            password,
+        ];
         self.try_exec(&[&fixed[..], args].concat())
     }
 
     pub fn console(&self, name: &str) -> String {
-        let log = std::fs::read(self.dir().join("servers").join(name).join("console.log")).unwrap_or_default();
+        let log = std::fs::read(self.dir().join("servers").join(name).join("console.log"))
+            .unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
 
@@ -175,7 +252,10 @@ impl Lab {
         let deadline = Instant::now() + within;
         while !self.console(name).contains(shown) {
             let end: String = tail(&self.console(name), 30);
-            assert!(Instant::now() < deadline, "{name}'s console did not show {shown:?} within {within:?}; its end:\n{end}");
+            assert!(
+                Instant::now() < deadline,
+                "{name}'s console did not show {shown:?} within {within:?}; its end:\n{end}"
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -186,7 +266,10 @@ impl Lab {
             last = self.server(index);
             last["power"] == power
         });
-        assert!(reached, "server {index} did not come to {power} within {within:?}; last seen {last}");
+        assert!(
+            reached,
+            "server {index} did not come to {power} within {within:?}; last seen {last}"
+        );
     }
 
     pub fn redfish_power(&self, index: usize) -> String {
@@ -239,7 +322,12 @@ pub fn str_of(value: &Value) -> &str {
 }
 
 pub fn text(output: &Output) -> String {
-    format!("{}\n{}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 fn tail(text: &str, lines: usize) -> String {

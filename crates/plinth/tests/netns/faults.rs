@@ -19,12 +19,14 @@ fn add(lab: &Lab, fault: &[&str]) {
 }
 
 fn struck(lab: &Lab) -> u64 {
-    let list: serde_json::Value = serde_json::from_str(&lab.ok(&["fault", "list", "-o", "json"])).unwrap();
+    let list: serde_json::Value =
+        serde_json::from_str(&lab.ok(&["fault", "list", "-o", "json"])).unwrap();
     list[0]["struck"].as_u64().unwrap()
 }
 
 fn boot_from(lab: &Lab, target: &str) {
-    let boot = json!({"Boot": {"BootSourceOverrideTarget": target, "BootSourceOverrideEnabled": "Once"}});
+    let boot =
+        json!({"Boot": {"BootSourceOverrideTarget": target, "BootSourceOverrideEnabled": "Once"}});
     let (code, answer) = lab.redfish(0, "PATCH", "system", Some(&boot));
     assert!(matches!(code, 200 | 204), "{code} {answer}");
 }
@@ -33,8 +35,16 @@ fn boot_from(lab: &Lab, target: &str) {
 fn bmc_down_is_silence_until_it_is_cleared() {
     let lab = rack();
     add(&lab, &["bmc-down"]);
-    assert_eq!(lab.redfish(0, "GET", "/redfish/v1/", None).0, 0, "no answer at all");
-    assert!(!lab.ipmi(0, &["-N", "1", "chassis", "power", "status"]).status.success());
+    assert_eq!(
+        lab.redfish(0, "GET", "/redfish/v1/", None).0,
+        0,
+        "no answer at all"
+    );
+    assert!(
+        !lab.ipmi(0, &["-N", "1", "chassis", "power", "status"])
+            .status
+            .success()
+    );
     lab.ok(&["fault", "clear"]);
     assert_eq!(lab.redfish(0, "GET", "/redfish/v1/", None).0, 200);
     let power = lab.ipmi(0, &["chassis", "power", "status"]);
@@ -55,7 +65,9 @@ fn bmc_slow_takes_its_time_as_often_as_counted() {
 fn bmc_error_answers_so_often_and_no_more() {
     let lab = rack();
     add(&lab, &["bmc-error", "--status", "503", "--count", "2"]);
-    let codes: Vec<u16> = (0..3).map(|_| lab.redfish(0, "GET", "system", None).0).collect();
+    let codes: Vec<u16> = (0..3)
+        .map(|_| lab.redfish(0, "GET", "system", None).0)
+        .collect();
     assert_eq!(codes, [503, 503, 200]);
 }
 
@@ -76,7 +88,10 @@ fn a_bmc_that_lies_says_on_for_off_in_both_protocols() {
     let lab = rack();
     add(&lab, &["lies-about-power"]);
     assert_eq!(lab.redfish_power(0), "On");
-    assert!(poll(SOON, || text(&lab.ipmi(0, &["chassis", "power", "status"])).contains("is on")));
+    assert!(poll(SOON, || text(
+        &lab.ipmi(0, &["chassis", "power", "status"])
+    )
+    .contains("is on")));
     assert_eq!(lab.server(0)["power"], "Off", "the lab itself does not lie");
 }
 
@@ -117,7 +132,11 @@ fn a_corrupted_transfer_changes_the_image_that_arrives() {
     let arrived = || {
         let (code, answer) = lab.insert(0, &format!("{base}/a.iso"));
         assert!(matches!(code, 200..=204), "{code} {answer}");
-        let kept = std::fs::read_dir(lab.dir().join("servers/server-0/media")).unwrap().next().unwrap().unwrap();
+        let kept = std::fs::read_dir(lab.dir().join("servers/server-0/media"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         std::fs::read(kept.path()).unwrap()
     };
     let first = arrived();
@@ -143,34 +162,80 @@ fn a_boot_loop_starts_over_and_over_until_cleared() {
     add(&lab, &["boot-loop", "--millis", "100"]);
     boot_from(&lab, "BiosSetup");
     lab.reset(0, "On");
-    assert!(poll(SOON, || lab.server(0)["boots"].as_u64().unwrap() > 3), "{}", lab.server(0));
+    assert!(
+        poll(SOON, || lab.server(0)["boots"].as_u64().unwrap() > 3),
+        "{}",
+        lab.server(0)
+    );
     lab.ok(&["fault", "clear", "server-0"]);
 }
 
 #[test]
 fn a_pulled_cable_gets_no_address() {
     let lab = rack();
-    add(&lab, &["link-lossy", "--network", "baremetal", "--percent", "100"]);
+    add(
+        &lab,
+        &["link-lossy", "--network", "baremetal", "--percent", "100"],
+    );
     let boot = json!({"Boot": {"BootSourceOverrideTarget": "UefiHttp", "BootSourceOverrideEnabled": "Once", "HttpBootUri": "http://192.168.111.1/x"}});
     lab.redfish(0, "PATCH", "system", Some(&boot));
     lab.reset(0, "On");
     lab.wait_console("server-0", "Trying UefiHttp", SOON);
-    assert!(!poll(Duration::from_secs(2), || !lab.status()["site"]["leases"].as_array().unwrap().is_empty()));
+    assert!(!poll(Duration::from_secs(2), || {
+        !lab.status()["site"]["leases"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    }));
     lab.ok(&["fault", "clear"]);
-    assert!(poll(SOON, || !lab.status()["site"]["leases"].as_array().unwrap().is_empty()), "mended, it is asked again");
+    assert!(
+        poll(SOON, || !lab.status()["site"]["leases"]
+            .as_array()
+            .unwrap()
+            .is_empty()),
+        "mended, it is asked again"
+    );
 }
 
 #[test]
 fn sessions_are_dropped_on_demand() {
     let lab = rack();
     let server = lab.server(0);
-    let url = format!("https://{}/redfish/v1/SessionService/Sessions", server["ipmi"].as_str().unwrap());
+    let url = format!(
+        "https://{}/redfish/v1/SessionService/Sessions",
+        server["ipmi"].as_str().unwrap()
+    );
     let body = json!({"UserName": server["user"], "Password": server["password"]}).to_string();
-    let created = lab.exec(&["curl", "-sk", "-i", "-H", "Content-Type: application/json", "-d", &body, &url]);
-    let token = created.lines().find_map(|line| line.to_ascii_lowercase().starts_with("x-auth-token:").then(|| line[13..].trim().to_string()));
+    let created = lab.exec(&[
+        "curl",
+        "-sk",
+        "-i",
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        &body,
+        &url,
+    ]);
+    let token = created.lines().find_map(|line| {
+        line.to_ascii_lowercase()
+            .starts_with("x-auth-token:")
+            .then(|| line[13..].trim().to_string())
+    });
     let header = format!("X-Auth-Token: {}", token.expect("a token"));
     let system = server["redfish"].as_str().unwrap().to_string();
-    let get = || lab.exec(&["curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", "-H", &header, &system]);
+    let get = || {
+        lab.exec(&[
+            "curl",
+            "-sk",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-H",
+            &header,
+            &system,
+        ])
+    };
     assert_eq!(get(), "200");
     add(&lab, &["drops-sessions", "--count", "1"]);
     assert_eq!(get(), "401");

@@ -8,7 +8,14 @@ use crate::harness::{Lab, PLINTH, poll, str_of, text, wait_for};
 const SOON: Duration = Duration::from_secs(20);
 
 fn namespaces() -> String {
-    String::from_utf8_lossy(&Command::new("ip").args(["netns", "list"]).output().unwrap().stdout).into_owned()
+    String::from_utf8_lossy(
+        &Command::new("ip")
+            .args(["netns", "list"])
+            .output()
+            .unwrap()
+            .stdout,
+    )
+    .into_owned()
 }
 
 /// A process that is dead but not yet reaped has no program any more.
@@ -33,11 +40,25 @@ fn down_leaves_no_process_namespace_or_file() {
 
 #[test]
 fn nothing_of_the_lab_is_on_the_machines_own_interfaces() {
-    let links = || String::from_utf8_lossy(&Command::new("ip").args(["-o", "addr"]).output().unwrap().stdout).into_owned();
+    let links = || {
+        String::from_utf8_lossy(
+            &Command::new("ip")
+                .args(["-o", "addr"])
+                .output()
+                .unwrap()
+                .stdout,
+        )
+        .into_owned()
+    };
     let before = links();
     let _lab = Lab::up(&["--kind", "sim", "--servers", "2"]);
     for foreign in ["10.120.", "192.168.111."] {
-        assert_eq!(before.contains(foreign), links().contains(foreign), "{}", links());
+        assert_eq!(
+            before.contains(foreign),
+            links().contains(foreign),
+            "{}",
+            links()
+        );
     }
 }
 
@@ -47,21 +68,32 @@ fn a_second_up_says_that_the_lab_is_up() {
     let again = lab.try_up(&["--kind", "sim"]);
     assert_eq!(again.status.code(), Some(4));
     assert!(text(&again).contains("is up already"), "{}", text(&again));
-    assert_eq!(lab.status()["servers"].as_array().unwrap().len(), 1, "the first lab lives on");
+    assert_eq!(
+        lab.status()["servers"].as_array().unwrap().len(),
+        1,
+        "the first lab lives on"
+    );
 }
 
 #[test]
 fn a_lab_left_by_a_crash_is_found_and_cleaned() {
     let lab = Lab::up(&["--kind", "sim", "--servers", "2"]);
     let pid = lab.status()["pid"].as_u64().unwrap();
-    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    let killed = Command::new("kill")
+        .args(["-9", &pid.to_string()])
+        .status()
+        .unwrap();
     assert!(killed.success());
     wait_for("the lab's process to end", SOON, || !runs(pid));
     let dead = lab.lab(&["status"]);
     assert_eq!(dead.status.code(), Some(4), "{}", text(&dead));
     assert!(text(&dead).contains("died"), "{}", text(&dead));
     let output = lab.try_up(&["--kind", "sim", "--servers", "1"]);
-    assert!(text(&output).contains("cleaning up after lab"), "{}", text(&output));
+    assert!(
+        text(&output).contains("cleaning up after lab"),
+        "{}",
+        text(&output)
+    );
     assert_eq!(lab.status()["servers"].as_array().unwrap().len(), 1);
 }
 
@@ -71,7 +103,11 @@ fn a_namespace_of_somebody_else_is_left_alone() {
     let namespace = linux::netns::Namespace::create(&lab.namespace()).unwrap();
     let output = lab.try_up(&["--kind", "sim"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
-    assert!(text(&output).contains("choose another --name"), "{}", text(&output));
+    assert!(
+        text(&output).contains("choose another --name"),
+        "{}",
+        text(&output)
+    );
     assert!(namespaces().contains(&lab.namespace()));
     assert!(!lab.dir().exists(), "nothing half-made");
     linux::netns::Namespace::remove(namespace.name()).unwrap();
@@ -80,7 +116,18 @@ fn a_namespace_of_somebody_else_is_left_alone() {
 #[test]
 fn every_problem_of_a_rack_is_told_at_once_and_nothing_is_touched() {
     let lab = Lab::new();
-    let output = lab.lab(&["up", "--rack-only", "--name", "Bad Name", "--servers", "0", "--vendor", "acme", "--memory", "1"]);
+    let output = lab.lab(&[
+        "up",
+        "--rack-only",
+        "--name",
+        "Bad Name",
+        "--servers",
+        "0",
+        "--vendor",
+        "acme",
+        "--memory",
+        "1",
+    ]);
     assert_eq!(output.status.code(), Some(3));
     for part in ["--name", "--servers", "--vendor", "idrac", "--memory"] {
         assert!(text(&output).contains(part), "{part}: {}", text(&output));
@@ -92,11 +139,18 @@ fn every_problem_of_a_rack_is_told_at_once_and_nothing_is_touched() {
 fn a_directory_that_is_too_long_or_full_is_refused_before_anything_is_made() {
     let lab = Lab::new();
     let long = format!("/tmp/{}", "x".repeat(120));
-    let output = Command::new(PLINTH).args(["lab", "up", "--rack-only", "--kind", "sim", "--dir", &long]).output().unwrap();
+    let output = Command::new(PLINTH)
+        .args(["lab", "up", "--rack-only", "--kind", "sim", "--dir", &long])
+        .output()
+        .unwrap();
     assert!(text(&output).contains("too long"), "{}", text(&output));
     let output = lab.try_up(&["--memory", "9999999"]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output).contains("MiB of memory free"), "{}", text(&output));
+    assert!(
+        text(&output).contains("MiB of memory free"),
+        "{}",
+        text(&output)
+    );
     assert!(!lab.dir().exists());
 }
 
@@ -107,8 +161,14 @@ fn what_is_not_there_is_said_to_be_not_there() {
         (&["power", "server-9", "on"][..], "server-0 to server-1"),
         (&["console", "nobody"], "no server"),
         (&["fault", "add", "server-0", "meteor"], "bmc-down"),
-        (&["fault", "add", "server-0", "bmc-down", "--count", "2"], "takes no --count"),
-        (&["fault", "add", "server-0", "disk-errors", "--percent", "5"], "takes no --percent"),
+        (
+            &["fault", "add", "server-0", "bmc-down", "--count", "2"],
+            "takes no --count",
+        ),
+        (
+            &["fault", "add", "server-0", "disk-errors", "--percent", "5"],
+            "takes no --percent",
+        ),
         (&["fault", "clear", "server-0", "77"], "no fault 77"),
     ] {
         let output = lab.lab(args);
@@ -143,7 +203,10 @@ fn a_simulated_server_boots_by_http_with_an_address_from_the_site() {
     assert_eq!(lab.reset(0, "On").0, 204);
     lab.wait_console("server-0", "PLINTH-INVENTORY-END", SOON);
     let console = lab.console("server-0");
-    assert!(console.contains("Booting http://192.168.111.1:8080/boot.iso"), "{console}");
+    assert!(
+        console.contains("Booting http://192.168.111.1:8080/boot.iso"),
+        "{console}"
+    );
     let leases = lab.status()["site"]["leases"].clone();
     let mac = lab.server(0)["macs"][0]["mac"].clone();
     assert_eq!(leases[0]["mac"], mac, "{leases}");
@@ -151,5 +214,8 @@ fn a_simulated_server_boots_by_http_with_an_address_from_the_site() {
     let name = format!("server-0.{}.test", lab.name);
     let asked = lab.exec(&["dig", "+short", "+time=2", "@192.168.111.1", &name]);
     assert_eq!(asked.trim(), str_of(&leases[0]["address"]));
-    assert!(poll(SOON, || lab.server(0)["boot"].is_null()), "once is used up");
+    assert!(
+        poll(SOON, || lab.server(0)["boot"].is_null()),
+        "once is used up"
+    );
 }

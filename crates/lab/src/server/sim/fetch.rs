@@ -18,16 +18,29 @@ pub enum Error {
     #[error("GET {url}: status {status}")]
     Status { url: String, status: u16 },
     #[error("TFTP {path} from {server}")]
-    Tftp { server: Ipv4Addr, path: String, source: Failure },
+    Tftp {
+        server: Ipv4Addr,
+        path: String,
+        source: Failure,
+    },
     #[error("TFTP {path} from {server}")]
-    TftpSocket { server: Ipv4Addr, path: String, source: io::Error },
+    TftpSocket {
+        server: Ipv4Addr,
+        path: String,
+        source: io::Error,
+    },
 }
 
 /// A transfer that says nothing for this long is over.
 const STALLED: Duration = Duration::from_secs(10);
 
 /// Fetches a file, keeps its beginning, and reads the rest as hardware would: to the end.
-pub async fn fetch(source: &Source, from: Option<Ipv4Addr>, keep: usize, faults: &Faults) -> Result<Vec<u8>, Error> {
+pub async fn fetch(
+    source: &Source,
+    from: Option<Ipv4Addr>,
+    keep: usize,
+    faults: &Faults,
+) -> Result<Vec<u8>, Error> {
     let mut head = match source {
         Source::Http { url } => http(url, from, keep).await?,
         Source::Tftp { server, path } => tftp(*server, path, from, keep).await?,
@@ -39,7 +52,10 @@ pub async fn fetch(source: &Source, from: Option<Ipv4Addr>, keep: usize, faults:
 }
 
 async fn http(url: &str, from: Option<Ipv4Addr>, keep: usize) -> Result<Vec<u8>, Error> {
-    let http = |source| Error::Http { url: url.into(), source };
+    let http = |source| Error::Http {
+        url: url.into(),
+        source,
+    };
     let client = reqwest::Client::builder()
         .local_address(from.map(IpAddr::V4))
         .connect_timeout(STALLED)
@@ -51,7 +67,10 @@ async fn http(url: &str, from: Option<Ipv4Addr>, keep: usize) -> Result<Vec<u8>,
         .map_err(http)?;
     let answer = client.get(url).send().await.map_err(http)?;
     if !answer.status().is_success() {
-        return Err(Error::Status { url: url.into(), status: answer.status().as_u16() });
+        return Err(Error::Status {
+            url: url.into(),
+            status: answer.status().as_u16(),
+        });
     }
     let mut head = vec![];
     let mut body = answer.bytes_stream();
@@ -63,13 +82,24 @@ async fn http(url: &str, from: Option<Ipv4Addr>, keep: usize) -> Result<Vec<u8>,
     Ok(head)
 }
 
-async fn tftp(server: Ipv4Addr, path: &str, from: Option<Ipv4Addr>, keep: usize) -> Result<Vec<u8>, Error> {
+async fn tftp(
+    server: Ipv4Addr,
+    path: &str,
+    from: Option<Ipv4Addr>,
+    keep: usize,
+) -> Result<Vec<u8>, Error> {
     let at = || (server, path.to_string());
     let socket_failed = |source| {
         let (server, path) = at();
-        Error::TftpSocket { server, path, source }
+        Error::TftpSocket {
+            server,
+            path,
+            source,
+        }
     };
-    let socket = UdpSocket::bind((from.unwrap_or(Ipv4Addr::UNSPECIFIED), 0)).await.map_err(socket_failed)?;
+    let socket = UdpSocket::bind((from.unwrap_or(Ipv4Addr::UNSPECIFIED), 0))
+        .await
+        .map_err(socket_failed)?;
     let mut client = Client::new(Config::new(path));
     let mut actions = client.handle(Instant::now(), Event::Start);
     let mut head = vec![];
@@ -77,7 +107,12 @@ async fn tftp(server: Ipv4Addr, path: &str, from: Option<Ipv4Addr>, keep: usize)
     loop {
         for action in actions.drain(..) {
             match action {
-                Action::Send { port, bytes } => _ = socket.send_to(&bytes, (server, port)).await.map_err(socket_failed)?,
+                Action::Send { port, bytes } => {
+                    _ = socket
+                        .send_to(&bytes, (server, port))
+                        .await
+                        .map_err(socket_failed)?
+                }
                 Action::Write(bytes) => {
                     let room = keep.saturating_sub(head.len()).min(bytes.len());
                     head.extend_from_slice(&bytes[..room]);
@@ -85,7 +120,11 @@ async fn tftp(server: Ipv4Addr, path: &str, from: Option<Ipv4Addr>, keep: usize)
                 Action::Done { .. } => return Ok(head),
                 Action::Failed(source) => {
                     let (server, path) = at();
-                    return Err(Error::Tftp { server, path, source });
+                    return Err(Error::Tftp {
+                        server,
+                        path,
+                        source,
+                    });
                 }
             }
         }

@@ -31,24 +31,45 @@ pub struct Devices {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     /// A kernel and ramdisk from the network: where the agent lives.
-    Ramdisk { kernel: String, initrds: Vec<String>, arguments: String, nic: Mac, lease: Box<Lease> },
+    Ramdisk {
+        kernel: String,
+        initrds: Vec<String>,
+        arguments: String,
+        nic: Mac,
+        lease: Box<Lease>,
+    },
     /// A virtual CD.
-    Cd { url: String },
+    Cd {
+        url: String,
+    },
     /// A CD image fetched by the firmware itself.
-    Http { url: String },
-    Disk { what: String },
+    Http {
+        url: String,
+    },
+    Disk {
+        what: String,
+    },
     Setup,
     /// Nothing could be booted; the machine waits for a person.
-    Nothing { why: String },
+    Nothing {
+        why: String,
+    },
 }
 
 /// What the firmware does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Ask for an address on a NIC, as boot firmware does.
-    Dhcp { nic: usize, pxe: Pxe, within: Duration },
+    Dhcp {
+        nic: usize,
+        pxe: Pxe,
+        within: Duration,
+    },
     /// `keep` is how much of it is looked at; the rest is read and thrown away.
-    Fetch { source: Source, keep: usize },
+    Fetch {
+        source: Source,
+        keep: usize,
+    },
     Run(Payload),
     Reboot,
     PowerOff,
@@ -68,7 +89,9 @@ pub enum Event {
     Lease(Option<Box<Lease>>),
     /// The beginning of a file, as much as was to be kept.
     Fetched(Vec<u8>),
-    FetchFailed { why: String },
+    FetchFailed {
+        why: String,
+    },
 }
 
 /// One boot.
@@ -90,10 +113,24 @@ pub struct Firmware {
 enum State {
     /// About to try the current device.
     Begin,
-    Dhcp { nic: usize, stage: Stage },
-    FetchLoader { nic: usize, stage: Stage, lease: Box<Lease> },
-    FetchHttp { url: String },
-    Scripts { nic: usize, lease: Box<Lease>, scripts: Vec<Script>, waits: Waits },
+    Dhcp {
+        nic: usize,
+        stage: Stage,
+    },
+    FetchLoader {
+        nic: usize,
+        stage: Stage,
+        lease: Box<Lease>,
+    },
+    FetchHttp {
+        url: String,
+    },
+    Scripts {
+        nic: usize,
+        lease: Box<Lease>,
+        scripts: Vec<Script>,
+        waits: Waits,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +175,10 @@ impl Firmware {
             State::Begin => self.try_device(),
             State::Dhcp { nic, stage } => match event {
                 Event::Lease(Some(lease)) => self.leased(nic, stage, lease),
-                Event::Lease(None) | Event::PowerOn | Event::Fetched(_) | Event::FetchFailed { .. } => {
+                Event::Lease(None)
+                | Event::PowerOn
+                | Event::Fetched(_)
+                | Event::FetchFailed { .. } => {
                     self.say(format!("net{nic}: no DHCP answer"));
                     self.next_nic(nic, stage)
                 }
@@ -150,10 +190,17 @@ impl Firmware {
             },
             State::FetchHttp { url } => match event {
                 Event::Fetched(_) => Step::Run(Payload::Http { url }),
-                Event::FetchFailed { why } => self.device_failed(&format!("HTTP boot of {url}: {why}")),
+                Event::FetchFailed { why } => {
+                    self.device_failed(&format!("HTTP boot of {url}: {why}"))
+                }
                 Event::PowerOn | Event::Lease(_) => self.device_failed("interrupted"),
             },
-            State::Scripts { nic, lease, scripts, waits } => self.script_told(nic, lease, scripts, &waits, event),
+            State::Scripts {
+                nic,
+                lease,
+                scripts,
+                waits,
+            } => self.script_told(nic, lease, scripts, &waits, event),
         }
     }
 
@@ -164,7 +211,9 @@ impl Firmware {
     fn try_device(&mut self) -> Step {
         let Some(device) = self.plan.order.get(self.device).copied() else {
             self.say("No bootable device.".into());
-            return Step::Run(Payload::Nothing { why: "no device in the boot order booted".into() });
+            return Step::Run(Payload::Nothing {
+                why: "no device in the boot order booted".into(),
+            });
         };
         self.say(format!("Trying {device:?}"));
         match device {
@@ -178,7 +227,9 @@ impl Firmware {
             },
             Device::Pxe => self.dhcp(self.nics(Stage::Rom)[0], Stage::Rom),
             Device::BiosSetup => Step::Run(Payload::Setup),
-            Device::UefiHttp if self.plan.http_uri.is_none() => self.device_failed("no HTTP boot URI is set"),
+            Device::UefiHttp if self.plan.http_uri.is_none() => {
+                self.device_failed("no HTTP boot URI is set")
+            }
             Device::UefiHttp => self.dhcp(self.nics(Stage::Http)[0], Stage::Http),
         }
     }
@@ -187,7 +238,10 @@ impl Firmware {
         if self.devices.disk_errors {
             return Err("disk read error");
         }
-        self.devices.disk.clone().ok_or("the disk holds nothing to boot")
+        self.devices
+            .disk
+            .clone()
+            .ok_or("the disk holds nothing to boot")
     }
 
     /// NICs in the order in which they are tried: network boot is the provisioning network's, a URL is routed.
@@ -216,7 +270,12 @@ impl Firmware {
         };
         let ipxe = stage == Stage::Ipxe;
         let pxe = Pxe {
-            class: if stage == Stage::Http { "HTTPClient" } else { "PXEClient" }.into(),
+            class: if stage == Stage::Http {
+                "HTTPClient"
+            } else {
+                "PXEClient"
+            }
+            .into(),
             arch,
             interface: (1, 3, 16),
             uuid: Some(self.uuid),
@@ -225,12 +284,24 @@ impl Firmware {
             ipxe: ipxe.then(|| vec![0x13, 1, 1, 0x24, 1, 1]),
             patience: Duration::from_secs(2),
         };
-        Step::Dhcp { nic, pxe, within: DHCP_WITHIN }
+        Step::Dhcp {
+            nic,
+            pxe,
+            within: DHCP_WITHIN,
+        }
     }
 
     fn next_nic(&mut self, nic: usize, stage: Stage) -> Step {
-        let stage = if stage == Stage::Ipxe { Stage::Rom } else { stage };
-        let next = self.nics(stage).into_iter().skip_while(|n| *n != nic).nth(1);
+        let stage = if stage == Stage::Ipxe {
+            Stage::Rom
+        } else {
+            stage
+        };
+        let next = self
+            .nics(stage)
+            .into_iter()
+            .skip_while(|n| *n != nic)
+            .nth(1);
         match next {
             Some(nic) => self.dhcp(nic, stage),
             None => self.device_failed("no NIC could boot"),
@@ -246,11 +317,19 @@ impl Firmware {
         self.say(format!("net{nic}: {} from {}", lease.address, lease.server));
         if let (Stage::Http, Some(url)) = (stage, self.plan.http_uri.clone()) {
             self.state = State::FetchHttp { url: url.clone() };
-            return Step::Fetch { source: Source::Http { url }, keep: IMAGE };
+            return Step::Fetch {
+                source: Source::Http { url },
+                keep: IMAGE,
+            };
         }
-        let Some(source) = source(&lease) else { return self.network_failed(nic, "the answer names no boot file") };
+        let Some(source) = source(&lease) else {
+            return self.network_failed(nic, "the answer names no boot file");
+        };
         self.state = State::FetchLoader { nic, stage, lease };
-        Step::Fetch { source, keep: LOADER }
+        Step::Fetch {
+            source,
+            keep: LOADER,
+        }
     }
 
     fn loaded(&mut self, nic: usize, stage: Stage, lease: Box<Lease>, head: &[u8]) -> Step {
@@ -270,11 +349,20 @@ impl Firmware {
                 self.say(format!("net{nic}: started {file} as iPXE"));
                 self.dhcp(nic, Stage::Ipxe)
             }
-            (None, Stage::Ipxe | Stage::Http) => self.network_failed(nic, &format!("iPXE was given {file} again, which is not a script")),
+            (None, Stage::Ipxe | Stage::Http) => self.network_failed(
+                nic,
+                &format!("iPXE was given {file} again, which is not a script"),
+            ),
         }
     }
 
-    fn run_scripts(&mut self, nic: usize, lease: Box<Lease>, mut scripts: Vec<Script>, mut outcome: Outcome) -> Step {
+    fn run_scripts(
+        &mut self,
+        nic: usize,
+        lease: Box<Lease>,
+        mut scripts: Vec<Script>,
+        mut outcome: Outcome,
+    ) -> Step {
         while let Some(script) = scripts.last_mut() {
             match script.step(outcome) {
                 Want::Fetch { uri } => {
@@ -283,8 +371,16 @@ impl Firmware {
                         outcome = Outcome::Failed;
                         continue;
                     };
-                    self.state = State::Scripts { nic, lease, scripts, waits: Waits::Image };
-                    return Step::Fetch { source, keep: IMAGE };
+                    self.state = State::Scripts {
+                        nic,
+                        lease,
+                        scripts,
+                        waits: Waits::Image,
+                    };
+                    return Step::Fetch {
+                        source,
+                        keep: IMAGE,
+                    };
                 }
                 Want::Chain { uri } => {
                     let source = parse_uri(&uri).filter(|_| scripts.len() < DEEPEST);
@@ -293,12 +389,30 @@ impl Firmware {
                         outcome = Outcome::Failed;
                         continue;
                     };
-                    self.state = State::Scripts { nic, lease, scripts, waits: Waits::Script { base: uri } };
-                    return Step::Fetch { source, keep: SCRIPT };
+                    self.state = State::Scripts {
+                        nic,
+                        lease,
+                        scripts,
+                        waits: Waits::Script { base: uri },
+                    };
+                    return Step::Fetch {
+                        source,
+                        keep: SCRIPT,
+                    };
                 }
-                Want::Boot { kernel, initrds, arguments } => {
+                Want::Boot {
+                    kernel,
+                    initrds,
+                    arguments,
+                } => {
                     let nic = self.macs[nic];
-                    return Step::Run(Payload::Ramdisk { kernel, initrds, arguments, nic, lease });
+                    return Step::Run(Payload::Ramdisk {
+                        kernel,
+                        initrds,
+                        arguments,
+                        nic,
+                        lease,
+                    });
                 }
                 Want::Disk => match self.bootable_disk() {
                     Ok(what) => return Step::Run(Payload::Disk { what }),
@@ -310,7 +424,11 @@ impl Firmware {
                 Want::San { uri } => return Step::Run(Payload::Http { url: uri }),
                 Want::Exit { success } => {
                     scripts.pop();
-                    outcome = if success { Outcome::Fetched } else { Outcome::Failed };
+                    outcome = if success {
+                        Outcome::Fetched
+                    } else {
+                        Outcome::Failed
+                    };
                 }
                 Want::Reboot => return Step::Reboot,
                 Want::PowerOff => return Step::PowerOff,
@@ -324,7 +442,14 @@ impl Firmware {
         self.device_failed("the boot script left it to the next device")
     }
 
-    fn script_told(&mut self, nic: usize, lease: Box<Lease>, mut scripts: Vec<Script>, waits: &Waits, event: Event) -> Step {
+    fn script_told(
+        &mut self,
+        nic: usize,
+        lease: Box<Lease>,
+        mut scripts: Vec<Script>,
+        waits: &Waits,
+        event: Event,
+    ) -> Step {
         let outcome = match (event, waits) {
             (Event::Fetched(_), Waits::Image) => Outcome::Fetched,
             (Event::Fetched(head), Waits::Script { base }) => {
@@ -356,15 +481,23 @@ fn source(lease: &Lease) -> Option<Source> {
         return parse_uri(file);
     }
     let server = lease.next_server.unwrap_or(lease.server);
-    Some(Source::Tftp { server, path: file.to_string() })
+    Some(Source::Tftp {
+        server,
+        path: file.to_string(),
+    })
 }
 
 fn parse_uri(uri: &str) -> Option<Source> {
     if uri.starts_with("http://") || uri.starts_with("https://") {
-        return Some(Source::Http { url: uri.to_string() });
+        return Some(Source::Http {
+            url: uri.to_string(),
+        });
     }
     let (server, path) = uri.strip_prefix("tftp://")?.split_once('/')?;
-    Some(Source::Tftp { server: server.parse().ok()?, path: path.to_string() })
+    Some(Source::Tftp {
+        server: server.parse().ok()?,
+        path: path.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -374,9 +507,21 @@ mod tests {
     use crate::server::boot;
 
     fn firmware(first: Device) -> Firmware {
-        let hardware = Rack::plan(&Options::default()).unwrap().places.remove(0).hardware;
-        let order = boot::order(Some(boot::Override { device: first, lasting: boot::Lasting::Once }));
-        let plan = Plan { firmware: Mode::Uefi, secure_boot: false, order, http_uri: Some("http://h/a.iso".into()) };
+        let hardware = Rack::plan(&Options::default())
+            .unwrap()
+            .places
+            .remove(0)
+            .hardware;
+        let order = boot::order(Some(boot::Override {
+            device: first,
+            lasting: boot::Lasting::Once,
+        }));
+        let plan = Plan {
+            firmware: Mode::Uefi,
+            secure_boot: false,
+            order,
+            http_uri: Some("http://h/a.iso".into()),
+        };
         Firmware::new(&hardware, plan, Devices::default())
     }
 
@@ -409,27 +554,72 @@ mod tests {
     #[test]
     fn a_loader_becomes_ipxe_which_asks_again_and_runs_its_script() {
         let mut f = firmware(Device::Pxe);
-        let Step::Dhcp { nic: 1, pxe, .. } = f.next(Event::PowerOn) else { panic!("the provisioning NIC boots first") };
+        let Step::Dhcp { nic: 1, pxe, .. } = f.next(Event::PowerOn) else {
+            panic!("the provisioning NIC boots first")
+        };
         assert_eq!((pxe.arch, pxe.user_class), (7, None));
-        let tftp = Source::Tftp { server: Ipv4Addr::new(172, 22, 0, 2), path: "snponly.efi".into() };
-        assert_eq!(f.next(lease("snponly.efi")), Step::Fetch { source: tftp, keep: LOADER });
-        let Step::Dhcp { pxe, .. } = f.next(fetched("MZ")) else { panic!() };
+        let tftp = Source::Tftp {
+            server: Ipv4Addr::new(172, 22, 0, 2),
+            path: "snponly.efi".into(),
+        };
+        assert_eq!(
+            f.next(lease("snponly.efi")),
+            Step::Fetch {
+                source: tftp,
+                keep: LOADER
+            }
+        );
+        let Step::Dhcp { pxe, .. } = f.next(fetched("MZ")) else {
+            panic!()
+        };
         assert_eq!(pxe.user_class.as_deref(), Some("iPXE"));
-        assert!(matches!(f.next(lease("http://172.22.0.2:6180/boot.ipxe")), Step::Fetch { source: Source::Http { .. }, .. }));
-        assert!(matches!(f.next(fetched("#!ipxe\nchain cfg || exit 1\n")), Step::Fetch { .. }));
-        assert!(matches!(f.next(fetched("#!ipxe\nkernel k x=1\ninitrd i\nboot\n")), Step::Fetch { keep: IMAGE, .. }));
+        assert!(matches!(
+            f.next(lease("http://172.22.0.2:6180/boot.ipxe")),
+            Step::Fetch {
+                source: Source::Http { .. },
+                ..
+            }
+        ));
+        assert!(matches!(
+            f.next(fetched("#!ipxe\nchain cfg || exit 1\n")),
+            Step::Fetch { .. }
+        ));
+        assert!(matches!(
+            f.next(fetched("#!ipxe\nkernel k x=1\ninitrd i\nboot\n")),
+            Step::Fetch { keep: IMAGE, .. }
+        ));
         f.next(fetched(""));
-        let Step::Run(Payload::Ramdisk { kernel, arguments, .. }) = f.next(fetched("")) else { panic!() };
-        assert_eq!((kernel.as_str(), arguments.as_str()), ("http://172.22.0.2:6180/k", "x=1"));
+        let Step::Run(Payload::Ramdisk {
+            kernel, arguments, ..
+        }) = f.next(fetched(""))
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (kernel.as_str(), arguments.as_str()),
+            ("http://172.22.0.2:6180/k", "x=1")
+        );
     }
 
     #[test]
     fn without_an_answer_the_other_nic_then_the_other_devices_are_tried() {
         let mut f = firmware(Device::Pxe);
         f.next(Event::PowerOn);
-        assert!(matches!(f.next(Event::Lease(None)), Step::Dhcp { nic: 0, .. }));
-        assert!(matches!(f.next(lease("")), Step::Run(Payload::Nothing { .. })));
-        assert!(f.screen.iter().any(|line| line.contains("names no boot file")), "{:?}", f.screen);
+        assert!(matches!(
+            f.next(Event::Lease(None)),
+            Step::Dhcp { nic: 0, .. }
+        ));
+        assert!(matches!(
+            f.next(lease("")),
+            Step::Run(Payload::Nothing { .. })
+        ));
+        assert!(
+            f.screen
+                .iter()
+                .any(|line| line.contains("names no boot file")),
+            "{:?}",
+            f.screen
+        );
     }
 
     #[test]
@@ -448,17 +638,42 @@ mod tests {
         f.devices.disk = Some("an OS".into());
         f.next(Event::PowerOn);
         f.next(lease("http://h/s"));
-        assert_eq!(f.next(fetched("#!ipxe\nexit\n")), Step::Run(Payload::Disk { what: "an OS".into() }));
+        assert_eq!(
+            f.next(fetched("#!ipxe\nexit\n")),
+            Step::Run(Payload::Disk {
+                what: "an OS".into()
+            })
+        );
     }
 
     #[test]
     fn http_boot_and_cd_boot_what_they_name() {
         let mut f = firmware(Device::UefiHttp);
         assert!(matches!(f.next(Event::PowerOn), Step::Dhcp { nic: 0, .. }));
-        assert!(matches!(f.next(lease("")), Step::Fetch { source: Source::Http { .. }, .. }));
-        assert_eq!(f.next(fetched("")), Step::Run(Payload::Http { url: "http://h/a.iso".into() }));
+        assert!(matches!(
+            f.next(lease("")),
+            Step::Fetch {
+                source: Source::Http { .. },
+                ..
+            }
+        ));
+        assert_eq!(
+            f.next(fetched("")),
+            Step::Run(Payload::Http {
+                url: "http://h/a.iso".into()
+            })
+        );
         let mut f = firmware(Device::Cd);
-        f.devices.cd = Some(Media { url: "http://h/c.iso".into(), file: "c".into(), write_protected: true });
-        assert_eq!(f.next(Event::PowerOn), Step::Run(Payload::Cd { url: "http://h/c.iso".into() }));
+        f.devices.cd = Some(Media {
+            url: "http://h/c.iso".into(),
+            file: "c".into(),
+            write_protected: true,
+        });
+        assert_eq!(
+            f.next(Event::PowerOn),
+            Step::Run(Payload::Cd {
+                url: "http://h/c.iso".into()
+            })
+        );
     }
 }

@@ -2,17 +2,21 @@
 //!
 //! The seam for the simulated agent: today's ramdisk prints its inventory, and so does this one.
 
-use model::inventory::{Boot, BootMode, Cpu, Disk, Firmware, Interface, Inventory, Memory, SystemVendor};
+use model::inventory::{
+    Boot, BootMode, Cpu, Disk, Firmware, Interface, Inventory, Memory, SystemVendor,
+};
 
-use super::firmware::Payload;
 use super::End;
+use super::firmware::Payload;
 use crate::hardware::Hardware;
 use crate::server::console::Screen;
 
 /// Runs until the guest reboots or switches itself off, or until it is stopped from outside.
 pub async fn run(hardware: &Hardware, payload: Payload, screen: &Screen) -> End {
     match payload {
-        Payload::Ramdisk { kernel, arguments, .. } => {
+        Payload::Ramdisk {
+            kernel, arguments, ..
+        } => {
             screen.line(&format!("Booting {kernel} {arguments}"));
             print_inventory(hardware, screen);
         }
@@ -28,7 +32,8 @@ pub async fn run(hardware: &Hardware, payload: Payload, screen: &Screen) -> End 
 }
 
 fn print_inventory(hardware: &Hardware, screen: &Screen) {
-    let inventory = serde_json::to_string(&inventory(hardware)).expect("an inventory is plain data");
+    let inventory =
+        serde_json::to_string(&inventory(hardware)).expect("an inventory is plain data");
     screen.line("PLINTH-INVENTORY-BEGIN");
     screen.line(&inventory);
     screen.line("PLINTH-INVENTORY-END");
@@ -77,7 +82,10 @@ fn inventory(hardware: &Hardware) -> Inventory {
             socket_count: 1,
         },
         disks: hardware.disks.iter().enumerate().map(disk).collect(),
-        memory: Memory { total: hardware.memory_mib << 20, physical_mb: Some(hardware.memory_mib) },
+        memory: Memory {
+            total: hardware.memory_mib << 20,
+            physical_mb: Some(hardware.memory_mib),
+        },
         bmc_address: None,
         bmc_v6address: None,
         bmc_mac: None,
@@ -85,9 +93,16 @@ fn inventory(hardware: &Hardware) -> Inventory {
             product_name: "Simulated server".into(),
             serial_number: hardware.serial.clone(),
             manufacturer: "Plinth".into(),
-            firmware: Firmware { vendor: "Plinth".into(), version: "1".into(), build_date: "01/01/2026".into() },
+            firmware: Firmware {
+                vendor: "Plinth".into(),
+                version: "1".into(),
+                build_date: "01/01/2026".into(),
+            },
         },
-        boot: Boot { current_boot_mode: BootMode::Uefi, pxe_interface: None },
+        boot: Boot {
+            current_boot_mode: BootMode::Uefi,
+            pxe_interface: None,
+        },
         hostname: None,
     }
 }

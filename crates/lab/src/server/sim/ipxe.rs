@@ -45,20 +45,34 @@ enum After {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Want {
     /// Load an image; tell me whether it came.
-    Fetch { uri: String },
+    Fetch {
+        uri: String,
+    },
     /// Go on with another script, which takes this one's place.
-    Chain { uri: String },
-    Boot { kernel: String, initrds: Vec<String>, arguments: String },
+    Chain {
+        uri: String,
+    },
+    Boot {
+        kernel: String,
+        initrds: Vec<String>,
+        arguments: String,
+    },
     /// Boot from the first disk.
     Disk,
     /// Boot an image over the network as a disk or CD.
-    San { uri: String },
+    San {
+        uri: String,
+    },
     /// Leave: the firmware goes on with its next device.
-    Exit { success: bool },
+    Exit {
+        success: bool,
+    },
     Reboot,
     PowerOff,
     /// The script cannot go on.
-    Stuck { why: String },
+    Stuck {
+        why: String,
+    },
 }
 
 /// How the last want went.
@@ -120,7 +134,9 @@ impl Script {
                 }
                 self.steps += 1;
                 if self.steps > MAX_STEPS {
-                    return Want::Stuck { why: format!("the script has run {MAX_STEPS} commands and come to no end") };
+                    return Want::Stuck {
+                        why: format!("the script has run {MAX_STEPS} commands and come to no end"),
+                    };
                 }
                 match self.run(&command.words) {
                     Ran::Done(success) => succeeded = success,
@@ -135,9 +151,13 @@ impl Script {
                 }
             }
             if !succeeded {
-                return Want::Stuck { why: format!("line {} of the script failed", self.at + 1) };
+                return Want::Stuck {
+                    why: format!("line {} of the script failed", self.at + 1),
+                };
             }
-            let Some(line) = self.lines.get(self.at) else { return Want::Exit { success: true } };
+            let Some(line) = self.lines.get(self.at) else {
+                return Want::Exit { success: true };
+            };
             self.at += 1;
             commands = split(line);
         }
@@ -145,8 +165,14 @@ impl Script {
 
     fn run(&mut self, words: &[String]) -> Ran {
         let words: Vec<String> = words.iter().map(|word| self.expand(word)).collect();
-        let Some((name, arguments)) = words.split_first() else { return Ran::Done(true) };
-        let plain: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| !word.starts_with("--")).collect();
+        let Some((name, arguments)) = words.split_first() else {
+            return Ran::Done(true);
+        };
+        let plain: Vec<&str> = arguments
+            .iter()
+            .map(String::as_str)
+            .filter(|word| !word.starts_with("--"))
+            .collect();
         match (name.as_str(), &plain[..]) {
             ("set", [name, value @ ..]) => {
                 // A type, as in `set i:int32 0`, only matters for how iPXE stores it.
@@ -157,8 +183,13 @@ impl Script {
             ("clear", [name]) => Ran::Done(self.variables.remove(*name).is_some()),
             ("inc", [name, by @ ..]) => {
                 let by: i64 = by.first().and_then(|text| text.parse().ok()).unwrap_or(1);
-                let now: i64 = self.variables.get(*name).and_then(|text| text.parse().ok()).unwrap_or(0);
-                self.variables.insert((*name).to_string(), now.saturating_add(by).to_string());
+                let now: i64 = self
+                    .variables
+                    .get(*name)
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or(0);
+                self.variables
+                    .insert((*name).to_string(), now.saturating_add(by).to_string());
                 Ran::Done(true)
             }
             ("isset", values) => Ran::Done(values.iter().any(|value| !value.is_empty())),
@@ -167,7 +198,10 @@ impl Script {
             ("goto", [label]) => self.jump(label),
             ("kernel" | "imgselect", [uri, rest @ ..]) => {
                 let uri = self.resolve(uri);
-                self.kernel = Some(Image { uri: uri.clone(), arguments: rest.join(" ") });
+                self.kernel = Some(Image {
+                    uri: uri.clone(),
+                    arguments: rest.join(" "),
+                });
                 Ran::Wants(Want::Fetch { uri })
             }
             ("initrd", [uri, ..]) => {
@@ -194,27 +228,46 @@ impl Script {
                 }),
                 None => Ran::Done(false),
             },
-            ("boot" | "chain" | "imgexec", [uri, ..]) => Ran::Wants(Want::Chain { uri: self.resolve(uri) }),
-            ("sanboot", [uri]) => Ran::Wants(Want::San { uri: self.resolve(uri) }),
+            ("boot" | "chain" | "imgexec", [uri, ..]) => Ran::Wants(Want::Chain {
+                uri: self.resolve(uri),
+            }),
+            ("sanboot", [uri]) => Ran::Wants(Want::San {
+                uri: self.resolve(uri),
+            }),
             ("sanboot", _) => Ran::Wants(Want::Disk),
-            ("exit", code) => Ran::Wants(Want::Exit { success: code.first().is_none_or(|code| *code == "0") }),
+            ("exit", code) => Ran::Wants(Want::Exit {
+                success: code.first().is_none_or(|code| *code == "0"),
+            }),
             ("reboot", _) => Ran::Wants(Want::Reboot),
             ("poweroff", _) => Ran::Wants(Want::PowerOff),
             // A menu nobody answers, a prompt nobody sees, a network that is up already.
-            ("echo" | "sleep" | "dhcp" | "ifopen" | "ifclose" | "prompt" | "console" | "cpuid" | "imgstat" | "params" | "param", _) => Ran::Done(true),
-            ("shell" | "login", _) => Ran::Wants(Want::Stuck { why: "the script asks for a person".into() }),
-            _ => Ran::Wants(Want::Stuck { why: format!("iPXE command {name:?} is not known here") }),
+            (
+                "echo" | "sleep" | "dhcp" | "ifopen" | "ifclose" | "prompt" | "console" | "cpuid"
+                | "imgstat" | "params" | "param",
+                _,
+            ) => Ran::Done(true),
+            ("shell" | "login", _) => Ran::Wants(Want::Stuck {
+                why: "the script asks for a person".into(),
+            }),
+            _ => Ran::Wants(Want::Stuck {
+                why: format!("iPXE command {name:?} is not known here"),
+            }),
         }
     }
 
     fn jump(&mut self, label: &str) -> Ran {
-        let found = self.lines.iter().position(|line| line.trim().strip_prefix(':') == Some(label));
+        let found = self
+            .lines
+            .iter()
+            .position(|line| line.trim().strip_prefix(':') == Some(label));
         match found {
             Some(at) => {
                 self.at = at + 1;
                 Ran::Jumped
             }
-            None => Ran::Wants(Want::Stuck { why: format!("the script jumps to {label:?}, which is not in it") }),
+            None => Ran::Wants(Want::Stuck {
+                why: format!("the script jumps to {label:?}, which is not in it"),
+            }),
         }
     }
 
@@ -223,10 +276,16 @@ impl Script {
         let mut text = word.to_string();
         // Innermost first, and never what an expansion itself brought in beyond this many.
         for _ in 0..MAX_EXPANSIONS {
-            let Some((begin, end)) = innermost(&text) else { break };
+            let Some((begin, end)) = innermost(&text) else {
+                break;
+            };
             let name = &text[begin + 2..end];
             let (name, format) = name.split_once(':').unwrap_or((name, ""));
-            let value = self.variables.get(name).map(String::as_str).unwrap_or_default();
+            let value = self
+                .variables
+                .get(name)
+                .map(String::as_str)
+                .unwrap_or_default();
             let value = match format {
                 "hexhyp" => value.replace(':', "-"),
                 "hexraw" => value.replace(':', ""),
@@ -241,13 +300,17 @@ impl Script {
         if uri.contains("://") {
             return uri.to_string();
         }
-        let Some((scheme, rest)) = self.base.split_once("://") else { return uri.to_string() };
+        let Some((scheme, rest)) = self.base.split_once("://") else {
+            return uri.to_string();
+        };
         let host = rest.split('/').next().unwrap_or_default();
         if let Some(path) = uri.strip_prefix('/') {
             return format!("{scheme}://{host}/{path}");
         }
         match self.base.rsplit_once('/') {
-            Some((directory, _)) if directory.len() > scheme.len() + 2 => format!("{directory}/{uri}"),
+            Some((directory, _)) if directory.len() > scheme.len() + 2 => {
+                format!("{directory}/{uri}")
+            }
             _ => format!("{}/{uri}", self.base),
         }
     }
@@ -274,7 +337,10 @@ fn split(line: &str) -> Vec<Command> {
         return vec![];
     }
     let mut commands = vec![];
-    let mut current = Command { runs_after: After::Anything, words: vec![] };
+    let mut current = Command {
+        runs_after: After::Anything,
+        words: vec![],
+    };
     for word in line.split_whitespace() {
         let runs_after = match word {
             "&&" => After::Success,
@@ -284,7 +350,13 @@ fn split(line: &str) -> Vec<Command> {
                 continue;
             }
         };
-        commands.push(std::mem::replace(&mut current, Command { runs_after, words: vec![] }));
+        commands.push(std::mem::replace(
+            &mut current,
+            Command {
+                runs_after,
+                words: vec![],
+            },
+        ));
     }
     commands.push(current);
     commands
@@ -298,14 +370,31 @@ mod tests {
     const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
 
     fn script(text: &str) -> Script {
-        Script::parse(text, "http://172.22.0.2:6180/boot.ipxe", &[Mac([2; 6]), MAC], 1).unwrap()
+        Script::parse(
+            text,
+            "http://172.22.0.2:6180/boot.ipxe",
+            &[Mac([2; 6]), MAC],
+            1,
+        )
+        .unwrap()
     }
 
     #[test]
     fn a_kernel_line_ends_in_a_boot_with_its_arguments() {
-        let mut s = script("#!ipxe\nkernel /images/k a=1 BOOTIF=${mac} initrd=i\ninitrd images/i\nboot\n");
-        assert_eq!(s.step(Outcome::Begin), Want::Fetch { uri: "http://172.22.0.2:6180/images/k".into() });
-        assert_eq!(s.step(Outcome::Fetched), Want::Fetch { uri: "http://172.22.0.2:6180/images/i".into() });
+        let mut s =
+            script("#!ipxe\nkernel /images/k a=1 BOOTIF=${mac} initrd=i\ninitrd images/i\nboot\n");
+        assert_eq!(
+            s.step(Outcome::Begin),
+            Want::Fetch {
+                uri: "http://172.22.0.2:6180/images/k".into()
+            }
+        );
+        assert_eq!(
+            s.step(Outcome::Fetched),
+            Want::Fetch {
+                uri: "http://172.22.0.2:6180/images/i".into()
+            }
+        );
         assert_eq!(
             s.step(Outcome::Fetched),
             Want::Boot {
@@ -321,8 +410,18 @@ mod tests {
         let text = "#!ipxe\nset id:int8 -1\n:loop\ninc id\nisset ${net${id}/mac} || goto none\n\
                     chain pxelinux.cfg/${net${id}/mac:hexhyp} || goto loop\n:none\nexit 1\n";
         let mut s = script(text);
-        assert_eq!(s.step(Outcome::Begin), Want::Chain { uri: "http://172.22.0.2:6180/pxelinux.cfg/02-02-02-02-02-02".into() });
-        assert_eq!(s.step(Outcome::Failed), Want::Chain { uri: "http://172.22.0.2:6180/pxelinux.cfg/52-54-00-00-00-01".into() });
+        assert_eq!(
+            s.step(Outcome::Begin),
+            Want::Chain {
+                uri: "http://172.22.0.2:6180/pxelinux.cfg/02-02-02-02-02-02".into()
+            }
+        );
+        assert_eq!(
+            s.step(Outcome::Failed),
+            Want::Chain {
+                uri: "http://172.22.0.2:6180/pxelinux.cfg/52-54-00-00-00-01".into()
+            }
+        );
         assert_eq!(s.step(Outcome::Failed), Want::Exit { success: false });
     }
 
@@ -335,8 +434,14 @@ mod tests {
 
     #[test]
     fn disk_boot_and_circles_are_seen_for_what_they_are() {
-        assert_eq!(script("#!ipxe\nsanboot --no-describe\n").step(Outcome::Begin), Want::Disk);
-        assert!(matches!(script("#!ipxe\n:a\ngoto a\n").step(Outcome::Begin), Want::Stuck { .. }));
+        assert_eq!(
+            script("#!ipxe\nsanboot --no-describe\n").step(Outcome::Begin),
+            Want::Disk
+        );
+        assert!(matches!(
+            script("#!ipxe\n:a\ngoto a\n").step(Outcome::Begin),
+            Want::Stuck { .. }
+        ));
         assert!(Script::parse("MZ\0", "", &[], 0).is_none());
     }
 

@@ -44,9 +44,19 @@ pub fn spawn(hardware: &Hardware, home: &Path, wire: Option<Arc<Wire>>, faults: 
         leases: Arc::default(),
         screen: Screen::open(output, &log),
     };
-    let sim = Sim { outside, devices: Devices::default(), plan: None, running: None };
+    let sim = Sim {
+        outside,
+        devices: Devices::default(),
+        plan: None,
+        running: None,
+    };
     let task = tokio::spawn(sim.run(orders, tell));
-    Board { actions, news, console, task }
+    Board {
+        actions,
+        news,
+        console,
+        task,
+    }
 }
 
 const QUEUE: usize = 32;
@@ -139,7 +149,9 @@ impl Sim {
     }
 
     fn boot(&mut self) {
-        let Some(plan) = self.plan.clone() else { return };
+        let Some(plan) = self.plan.clone() else {
+            return;
+        };
         let boot = boot(self.outside.clone(), plan, self.devices.clone());
         self.running = Some(tokio::spawn(boot));
     }
@@ -199,11 +211,17 @@ async fn boot(outside: Outside, plan: Plan, devices: Devices) -> End {
         }
         event = match step {
             Step::Dhcp { nic, pxe, within } => Event::Lease(outside.dhcp(nic, pxe, within).await),
-            Step::Fetch { source, keep } => match fetch::fetch(&source, outside.address(), keep, &outside.faults).await {
-                Ok(head) => Event::Fetched(head),
-                Err(error) => Event::FetchFailed { why: model::chain(&error) },
-            },
-            Step::Run(payload) => return guest::run(&outside.hardware, payload, &outside.screen).await,
+            Step::Fetch { source, keep } => {
+                match fetch::fetch(&source, outside.address(), keep, &outside.faults).await {
+                    Ok(head) => Event::Fetched(head),
+                    Err(error) => Event::FetchFailed {
+                        why: model::chain(&error),
+                    },
+                }
+            }
+            Step::Run(payload) => {
+                return guest::run(&outside.hardware, payload, &outside.screen).await;
+            }
             Step::Reboot => return End::Reboot,
             Step::PowerOff => return End::PowerOff,
         };
@@ -215,7 +233,10 @@ impl Outside {
     fn loses(&self, network: Network) -> bool {
         let wires = lock(&self.wires);
         wires.unplugged.contains(&network)
-            || wires.lossy.get(&network).is_some_and(|percent| rand::random_range(0..100) < *percent)
+            || wires
+                .lossy
+                .get(&network)
+                .is_some_and(|percent| rand::random_range(0..100) < *percent)
     }
 
     /// Gets an address and puts it to use.
@@ -225,7 +246,11 @@ impl Outside {
         let network = nic.network;
         let lease = wire.dhcp(nic, pxe, within, || self.loses(network)).await?;
         if let Err(error) = wire.take(network, &lease).await {
-            warn!(server = self.hardware.name, error = model::chain(&error), "address not taken");
+            warn!(
+                server = self.hardware.name,
+                error = model::chain(&error),
+                "address not taken"
+            );
             return None;
         }
         let mut leases = lock(&self.leases);
@@ -246,5 +271,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Whether data on its way to this server is to be changed.
 fn corrupts(faults: &Faults) -> bool {
-    faults.strikes(|kind| (kind == Kind::CorruptsTransfer).then_some(())).is_some()
+    faults
+        .strikes(|kind| (kind == Kind::CorruptsTransfer).then_some(()))
+        .is_some()
 }

@@ -71,7 +71,13 @@ impl Wire {
     }
 
     /// Asks for an address as boot firmware does. `lost` is asked for every frame.
-    pub async fn dhcp(&self, nic: &Nic, pxe: Pxe, within: Duration, lost: impl Loss) -> Option<Lease> {
+    pub async fn dhcp(
+        &self,
+        nic: &Nic,
+        pxe: Pxe,
+        within: Duration,
+        lost: impl Loss,
+    ) -> Option<Lease> {
         let cable = self.cable(nic.network);
         let (tell, mut heard) = mpsc::channel(16);
         cable.nics().insert(nic.mac, tell);
@@ -83,21 +89,35 @@ impl Wire {
 
     /// Makes a leased address usable for sockets.
     pub async fn take(&self, network: Network, lease: &Lease) -> Result<(), Error> {
-        Ok(self.netlink.ensure_address(self.cable(network).link, Want::new(net(lease))).await?)
+        Ok(self
+            .netlink
+            .ensure_address(self.cable(network).link, Want::new(net(lease)))
+            .await?)
     }
 
     pub async fn give_back(&self, network: Network, lease: &Lease) {
-        if let Err(error) = self.netlink.remove_address(self.cable(network).link, net(lease)).await {
+        if let Err(error) = self
+            .netlink
+            .remove_address(self.cable(network).link, net(lease))
+            .await
+        {
             warn!(address = %lease.address, %error, "address of a simulated server not removed");
         }
     }
 }
 
 fn net(lease: &Lease) -> IpNet {
-    Ipv4Net::new(lease.address, lease.prefix).map_or(IpNet::from(IpAddr::V4(lease.address)), IpNet::V4)
+    Ipv4Net::new(lease.address, lease.prefix)
+        .map_or(IpNet::from(IpAddr::V4(lease.address)), IpNet::V4)
 }
 
-async fn ask(cable: &Cable, mac: Mac, pxe: Pxe, heard: &mut mpsc::Receiver<Vec<u8>>, lost: &impl Loss) -> Lease {
+async fn ask(
+    cable: &Cable,
+    mac: Mac,
+    pxe: Pxe,
+    heard: &mut mpsc::Receiver<Vec<u8>>,
+    lost: &impl Loss,
+) -> Lease {
     let config = Config {
         mac,
         client_id: None,
@@ -154,11 +174,19 @@ impl Cable {
         sysctl::set(&format!("net.ipv4.conf.{link}.accept_local"), "1")?;
         sysctl::set(&format!("net.ipv4.conf.{link}.rp_filter"), "0")?;
         let index = netlink.link(link).await?.index;
-        let options = packet::Options { listen: Listen::EtherType(ETHERTYPE_IPV4), promiscuous: true };
+        let options = packet::Options {
+            listen: Listen::EtherType(ETHERTYPE_IPV4),
+            promiscuous: true,
+        };
         let socket = Arc::new(packet::Socket::open(index, options)?);
         let nics = Listeners::default();
         let receiver = tokio::spawn(receive(socket.clone(), nics.clone()));
-        Ok(Self { link, socket, nics, receiver })
+        Ok(Self {
+            link,
+            socket,
+            nics,
+            receiver,
+        })
     }
 
     fn nics(&self) -> MutexGuard<'_, BTreeMap<Mac, mpsc::Sender<Vec<u8>>>> {
@@ -203,12 +231,20 @@ async fn receive(socket: Arc<packet::Socket>, nics: Listeners) {
                 continue;
             }
         };
-        let Ok(datagram) = Datagram::parse(&buffer[..received.len], received.checksum) else { continue };
+        let Ok(datagram) = Datagram::parse(&buffer[..received.len], received.checksum) else {
+            continue;
+        };
         if received.outgoing || datagram.to.port() != 68 {
             continue;
         }
         // chaddr (RFC 2131, 2): who the answer is for, whatever the frame says.
-        let Some(chaddr) = datagram.payload.get(28..34).and_then(|bytes| bytes.try_into().ok()) else { continue };
+        let Some(chaddr) = datagram
+            .payload
+            .get(28..34)
+            .and_then(|bytes| bytes.try_into().ok())
+        else {
+            continue;
+        };
         let listener = lock(&nics).get(&Mac(chaddr)).cloned();
         if let Some(listener) = listener {
             _ = listener.try_send(datagram.payload.to_vec());
