@@ -135,7 +135,8 @@ fn sushy_tools(emulator: &Path) -> Result<Sample> {
     let dir = scratch("sushy")?;
     let config = dir.join("emulator.conf");
     let mut text = format!(
-        "SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_STATE_DIR = {dir:?}\nSUSHY_EMULATOR_FAKE_SYSTEMS = [\n"
+        "SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_STATE_DIR = '{}'\nSUSHY_EMULATOR_FAKE_SYSTEMS = [\n",
+        dir.display()
     );
     for index in 0..SERVERS {
         writeln!(
@@ -171,7 +172,7 @@ fn sushy_tools(emulator: &Path) -> Result<Sample> {
 }
 
 fn wait_until_all_answer(child: &mut Child) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let url = "http://127.0.0.1:18999/redfish/v1/Systems";
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait()? {

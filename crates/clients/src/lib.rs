@@ -1,1 +1,33 @@
-//! Typed clients with timeouts and retries: redfish, ipmi.
+//! Typed clients of what stands in a rack: Redfish and IPMI, with a limit on everything and a reason for every no.
+
+pub mod ipmi;
+pub mod redfish;
+
+/// Whether a server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    On,
+    Off,
+}
+
+impl Power {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// For how long a boot device holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    Once,
+    Continuous,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootMode {
+    Uefi,
+    Bios,
+}

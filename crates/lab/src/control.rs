@@ -62,7 +62,7 @@ pub enum AskError {
 }
 
 /// `Down` waits for every server to stop; nothing takes longer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_WITHIN: Duration = Duration::from_mins(1);
 /// A request is a line of at most this much.
 const MAX_REQUEST: u64 = 64 << 10;
 

@@ -90,7 +90,7 @@ impl Kind {
 }
 
 /// A fault as the operator asks for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     #[serde(flatten)]
     pub kind: Kind,
@@ -254,11 +254,12 @@ impl Faults {
             if fault.is_spent() {
                 continue;
             }
-            if let Some(picked) = pick(fault.order.kind) {
-                if fault.order.chance >= 100 || rng.random_range(0..100) < fault.order.chance {
-                    fault.struck += 1;
-                    return Some(picked);
-                }
+            let Some(picked) = pick(fault.order.kind) else {
+                continue;
+            };
+            if fault.order.chance >= 100 || rng.random_range(0..100) < fault.order.chance {
+                fault.struck += 1;
+                return Some(picked);
             }
         }
         None

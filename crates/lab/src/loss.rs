@@ -52,25 +52,27 @@ pub async fn set(port: &str, percent: u8) -> Result<(), Error> {
 
 /// One table, two chains a port. A chain that is to go must exist and be empty first.
 fn rules(port: &str, percent: u8) -> String {
-    let mut text = String::from("add table bridge plinth\n");
-    for (direction, hook, matches) in [
+    let directions = [
         ("in", "prerouting", "iifname"),
         ("out", "postrouting", "oifname"),
-    ] {
+    ];
+    let of_direction = |(direction, hook, matches)| {
         let chain = format!("bridge plinth {port}-{direction}");
-        text += &format!(
-            "add chain {chain} {{ type filter hook {hook} priority -300; }}\nflush chain {chain}\n"
-        );
-        text += &match percent {
-            0 => format!("delete chain {chain}\n"),
+        let rule = match percent {
+            0 => format!("delete chain {chain}"),
             // nft refuses a comparison that is always true.
-            100.. => format!("add rule {chain} {matches} \"{port}\" counter drop\n"),
+            100.. => format!("add rule {chain} {matches} \"{port}\" counter drop"),
             1..100 => format!(
-                "add rule {chain} {matches} \"{port}\" numgen random mod 100 < {percent} counter drop\n"
+                "add rule {chain} {matches} \"{port}\" numgen random mod 100 < {percent} counter drop"
             ),
         };
-    }
-    text
+        let hooked = format!("{{ type filter hook {hook} priority -300; }}");
+        format!("add chain {chain} {hooked}\nflush chain {chain}\n{rule}\n")
+    };
+    let table = "add table bridge plinth\n".to_string();
+    std::iter::once(table)
+        .chain(directions.map(of_direction))
+        .collect()
 }
 
 #[cfg(test)]

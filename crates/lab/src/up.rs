@@ -57,8 +57,8 @@ fn list<E: std::error::Error>(errors: &[E]) -> String {
 }
 
 /// Emulated firmware probes and a hundred servers included.
-const READY_WITHIN: Duration = Duration::from_secs(120);
-const STOPS_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_mins(2);
+const STOPS_WITHIN: Duration = Duration::from_mins(1);
 
 /// Brings a lab up and returns when every BMC answers. `run` is the command that runs a lab's process.
 pub async fn up(

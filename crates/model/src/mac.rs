@@ -52,8 +52,7 @@ impl FromStr for Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        f.write_str(&self.0.map(|octet| format!("{octet:02x}")).join(":"))
     }
 }
 
@@ -85,16 +84,30 @@ mod tests {
     #[test]
     fn colons_dashes_and_either_case_are_read() {
         let mac = Mac([0x52, 0x54, 0, 0xaa, 0xbb, 0xcc]);
-        for text in ["52:54:00:aa:bb:cc", "52:54:00:AA:BB:CC", "52-54-00-aa-bb-cc"] {
+        for text in [
+            "52:54:00:aa:bb:cc",
+            "52:54:00:AA:BB:CC",
+            "52-54-00-aa-bb-cc",
+        ] {
             assert_eq!(text.parse(), Ok(mac), "{text}");
         }
     }
 
     #[test]
     fn anything_else_is_refused_with_an_example() {
-        for text in ["", "52:54:00:aa:bb", "52:54:00:aa:bb:cc:dd", "52:54:00:aa:bb:+c", "52:54-00:aa:bb:cc", "525400aabbcc"] {
+        for text in [
+            "",
+            "52:54:00:aa:bb",
+            "52:54:00:aa:bb:cc:dd",
+            "52:54:00:aa:bb:+c",
+            "52:54-00:aa:bb:cc",
+            "525400aabbcc",
+        ] {
             let error = text.parse::<Mac>().unwrap_err();
-            assert!(error.to_string().contains("such as 52:54:00"), "{text}: {error}");
+            assert!(
+                error.to_string().contains("such as 52:54:00"),
+                "{text}: {error}"
+            );
         }
     }
 

@@ -116,6 +116,7 @@ pub fn run(command: Command) -> Result<()> {
 }
 
 /// On standard error, so that the paths on standard output can be used by a script.
+#[expect(clippy::needless_pass_by_value, reason = "the shape that builds call")]
 fn report(progress: Progress) {
     eprintln!(
         "{:6.1} s  {}",

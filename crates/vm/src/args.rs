@@ -115,13 +115,13 @@ fn firmware(args: &mut Args, spec: &Spec) {
 fn control(args: &mut Args, spec: &Spec, fds: &Fds) {
     args.option("-chardev", format!("socket,id=qmp,fd={}", fds.qmp));
     args.option("-mon", "chardev=qmp,mode=control");
-    let mut console = format!(
-        "socket,id=console,path={},server=on,wait=off",
-        path(&spec.console_socket())
-    );
-    if spec.log_console {
-        console += &format!(",logfile={},logappend=on", path(&spec.console_log()));
-    }
+    let log = if spec.log_console {
+        format!(",logfile={},logappend=on", path(&spec.console_log()))
+    } else {
+        String::new()
+    };
+    let socket = path(&spec.console_socket());
+    let console = format!("socket,id=console,path={socket},server=on,wait=off{log}");
     args.option("-chardev", console);
     args.option("-serial", "chardev:console");
 }

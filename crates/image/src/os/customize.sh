@@ -36,6 +36,7 @@ cat >"$unit_dir/ignition-firstboot-complete.service" <<'END'
 Description=Ignition has run; do not run it again
 ConditionKernelCommandLine=ignition.firstboot
 ConditionPathExists=/boot/ignition.firstboot
+ConditionPathExists=/run/image/ignition-done
 RequiresMountsFor=/boot
 
 [Service]
@@ -54,6 +55,8 @@ chroot "$root" journalctl --update-catalog
 chroot "$root" ldconfig
 
 version="$(ls "$root/usr/lib/modules")"
+# Ignition fetches by itself; curl and its libraries would be a sixth of the initrd.
+sed -i '/^depends()/,/^}/s/ url-lib//' "$root/usr/lib/dracut/modules.d/30ignition/module-setup.sh"
 chroot "$root" dracut --quiet --force --kver "$version" "/boot/initrd.img-$version"
 ln -sf "vmlinuz-$version" "$root/boot/vmlinuz"
 ln -sf "initrd.img-$version" "$root/boot/initrd.img"

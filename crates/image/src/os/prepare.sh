@@ -33,7 +33,7 @@ cat >"$root/etc/dracut.conf.d/10-image.conf" <<'END'
 hostonly="no"
 compress="zstd"
 early_microcode="no"
-dracutmodules+=" bash systemd systemd-initrd systemd-udevd systemd-journald systemd-tmpfiles systemd-sysusers dbus systemd-networkd systemd-resolved kernel-modules rootfs-block udev-rules base fs-lib shutdown url-lib network qemu ignition image "
+dracutmodules+=" bash systemd systemd-initrd systemd-udevd systemd-journald systemd-tmpfiles systemd-sysusers dbus systemd-networkd systemd-resolved kernel-modules rootfs-block udev-rules base fs-lib shutdown network qemu ignition image "
 drivers="isofs sr_mod cdrom sd_mod virtio_blk virtio_net virtio_scsi virtio_pci ahci ata_piix nvme vfat nls_iso8859-1 nls_ascii nls_cp437 ext4 qemu_fw_cfg efivarfs"
 END
 
@@ -48,19 +48,20 @@ depends() {
 install() {
     inst_multiple /etc/systemd/network/80-dhcp.network /usr/local/sbin/setfiles /etc/selinux/config \
         /etc/selinux/none/contexts/files/file_contexts /etc/ssl/certs/ca-certificates.crt \
-        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/image/repart.d/50-root.conf journalctl tail sleep
+        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/image/repart.d/50-root.conf journalctl tail sleep mkdir
     inst_simple /usr/local/sbin/setfiles /usr/sbin/setfiles
     local unit
     for unit in systemd-networkd.service systemd-networkd.socket systemd-resolved.service \
-        systemd-network-generator.service dbus.service dbus.socket; do
+        systemd-network-generator.service; do
         mkdir -p "$initdir/etc/systemd/system/$unit.d"
         printf '[Unit]\nConditionKernelCommandLine=ignition.firstboot\n' \
             >"$initdir/etc/systemd/system/$unit.d/firstboot.conf"
     done
+    # Nobody asks over the bus before there is a root.
+    ln -sf /dev/null "$initdir/etc/systemd/system/dbus.service"
+    ln -sf /dev/null "$initdir/etc/systemd/system/dbus.socket"
     inst_simple "$moddir/image-grow-root.service" "$systemdsystemunitdir/image-grow-root.service"
-    inst_simple "$moddir/image-failed.service" "$systemdsystemunitdir/image-failed.service"
-    mkdir -p "$initdir$systemdsystemunitdir/emergency.target.wants"
-    ln -s ../image-failed.service "$initdir$systemdsystemunitdir/emergency.target.wants/"
+    inst_simple "$moddir/emergency.service" "$systemdsystemunitdir/emergency.service"
     local generator
     mkdir -p "$initdir/etc/systemd/system-generators"
     for generator in /etc/systemd/system-generators/*; do
@@ -68,6 +69,8 @@ install() {
     done
     mkdir -p "$initdir$systemdsystemunitdir/ignition-complete.target.wants"
     ln -s ../image-grow-root.service "$initdir$systemdsystemunitdir/ignition-complete.target.wants/"
+    inst_simple "$moddir/image-ignition-done.service" "$systemdsystemunitdir/image-ignition-done.service"
+    ln -s ../image-ignition-done.service "$initdir$systemdsystemunitdir/ignition-complete.target.wants/"
 }
 END
 cat >"$root/usr/lib/dracut/modules.d/50image/image-grow-root.service" <<'END'
@@ -88,17 +91,32 @@ END
 mkdir -p "$root/usr/lib/image/repart.d"
 printf '[Partition]\nType=root-x86-64\n' >"$root/usr/lib/image/repart.d/50-root.conf"
 
-# A failed Ignition is told on the console and tried again after a while: its servers may not have been there.
-cat >"$root/usr/lib/dracut/modules.d/50image/image-failed.service" <<'END'
+# A boot that fails here is told on the console and tried again after a while: Ignition's servers may not have been
+# there. This takes the place of the shell that nobody could use.
+cat >"$root/usr/lib/dracut/modules.d/50image/emergency.service" <<'END'
 [Unit]
-Description=Tell why the first boot failed and try again
+Description=Tell why the boot failed and try again
 DefaultDependencies=no
-ConditionKernelCommandLine=ignition.firstboot
 
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-ExecStart=/bin/sh -c 'exec >/dev/console 2>&1; echo "IGNITION FAILED; its log:"; journalctl -b --no-pager -o cat -t ignition | tail -n 40; echo "Restarting in 5 minutes."; sleep 300; systemctl --force reboot'
+ExecStart=/bin/sh -c 'exec >/dev/console 2>&1; journalctl -b --no-pager -o cat -t ignition -t systemd | tail -n 40; echo "BOOT FAILED, see above (Ignition or the root file system); restarting in 5 minutes."; sleep 300; systemctl --force reboot'
+END
+
+# Only this lets the running system forget the first boot.
+cat >"$root/usr/lib/dracut/modules.d/50image/image-ignition-done.service" <<'END'
+[Unit]
+Description=Ignition has succeeded
+DefaultDependencies=no
+Requires=ignition-files.service
+After=ignition-files.service
+Before=ignition-complete.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/mkdir -p /run/image/ignition-done
 END
 
 # Fewer generators mean a faster start, in the initrd too; none of their features is used here.

@@ -148,6 +148,51 @@ fn ignition_applies_a_config_drive_on_the_first_boot_and_never_again() {
 }
 
 #[test]
+fn config_that_ignition_refuses_is_told_on_the_console_and_the_next_boot_tries_again() {
+    let image = os_image();
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk.qcow2");
+    overlay(&image.raw, &disk, "4G");
+    let bad = dir.path().join("bad.ign");
+    std::fs::write(&bad, r#"{"ignition":{"version":"9.9.9"}}"#).unwrap();
+    let drive = format!("file={},if=virtio,format=qcow2", disk.display());
+    let cd = |config: &Path| {
+        format!(
+            "file={},media=cdrom,format=raw",
+            config_drive(config).display()
+        )
+    };
+    let bad_cd = cd(&bad);
+    let mut guest = Guest::start(
+        Firmware::Bios,
+        &[
+            "-drive",
+            &drive,
+            "-drive",
+            &bad_cd,
+            "-netdev",
+            "user,id=n0",
+            "-device",
+            "virtio-net-pci,netdev=n0",
+        ],
+    );
+    let console = guest.wait_for("BOOT FAILED", LIMIT);
+    assert!(console.contains("unsupported config version"), "{console}");
+    drop(guest);
+
+    let report = boot(
+        Firmware::Bios,
+        &disk,
+        &["-drive", &cd(&config(dir.path(), "good"))],
+    );
+    assert!(
+        report.starts_with("file=good host=node-a firstboot=ignition.firstboot=1 flag=none"),
+        "{report}"
+    );
+}
+
+#[test]
 fn config_in_the_firmware_is_used_when_smbios_asks_for_it_under_uefi() {
     let image = os_image();
     let _turn = turn();

@@ -1,13 +1,13 @@
 //! A server in our care.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
 use lifecycle::node::{BootBy, DeployBy, Drivers, InspectBy, Power, Settings, View};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Object, Row, Vif};
+use super::{Event, Object, Row, Vif};
 
 /// One node, with everything needed to go on with it after a restart.
 #[derive(Clone, Serialize, Deserialize)]
@@ -58,6 +58,8 @@ pub struct Node {
     pub parent_node: Option<Uuid>,
     pub disable_power_off: bool,
     pub vifs: Vec<Vif>,
+    /// The latest of what went wrong.
+    pub history: VecDeque<Event>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
     /// What the hardware is told to be, where a driver has no hardware to ask.
@@ -65,7 +67,7 @@ pub struct Node {
 }
 
 /// The implementation of each part of a driver that this node uses.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     pub bios: String,
     pub boot: String,
@@ -129,6 +131,7 @@ impl Node {
             parent_node: None,
             disable_power_off: false,
             vifs: Vec::new(),
+            history: VecDeque::new(),
             created_at: now,
             updated_at: None,
             hardware: Hardware::default(),
@@ -157,6 +160,15 @@ impl Node {
         match self.errand {
             Some(Errand::Power { target, .. }) => Some(target),
             Some(Errand::BootMode(_) | Errand::SecureBoot(_) | Errand::Insert(_) | Errand::Eject { .. }) | None => None,
+        }
+    }
+
+    /// Adds to the history; the oldest is dropped where it grows too long.
+    pub fn happened(&mut self, event: Event) {
+        const MOST: usize = 50;
+        self.history.push_back(event);
+        while self.history.len() > MOST {
+            self.history.pop_front();
         }
     }
 

@@ -325,23 +325,30 @@ impl Chassis {
         {
             return Ok(vec![]);
         }
+        let starts = match reset {
+            Reset::On | Reset::ForceOn => true,
+            Reset::GracefulRestart
+            | Reset::ForceRestart
+            | Reset::PowerCycle
+            | Reset::PushPowerButton => off,
+            Reset::ForceOff | Reset::GracefulShutdown | Reset::Nmi => false,
+        };
+        if starts {
+            return Ok(self.start());
+        }
         Ok(match reset {
-            Reset::On | Reset::ForceOn => self.start(),
+            Reset::On | Reset::ForceOn => vec![],
             Reset::ForceOff => self.stop(AfterOff::StayOff),
-            Reset::GracefulShutdown => self.press_button(AfterOff::StayOff),
-            Reset::GracefulRestart if off => self.start(),
+            Reset::GracefulShutdown | Reset::PushPowerButton => {
+                self.press_button(AfterOff::StayOff)
+            }
             Reset::GracefulRestart => self.press_button(AfterOff::StartAgain),
-            Reset::ForceRestart if off => self.start(),
             // The boot that was asked for is about to begin.
-            Reset::ForceRestart if self.state == State::Starting => vec![],
+            Reset::ForceRestart | Reset::Nmi if self.state == State::Starting => vec![],
             // What only a cold start can change needs one.
             Reset::ForceRestart if self.wanted != self.current => self.stop(AfterOff::StartAgain),
             Reset::ForceRestart => vec![Action::Reset],
-            Reset::PowerCycle if off => self.start(),
             Reset::PowerCycle => self.stop(AfterOff::StartAgain),
-            Reset::PushPowerButton if off => self.start(),
-            Reset::PushPowerButton => self.press_button(AfterOff::StayOff),
-            Reset::Nmi if self.state == State::Starting => vec![],
             Reset::Nmi => vec![Action::Nmi],
         })
     }
@@ -879,11 +886,11 @@ mod tests {
             let mut running = false;
             for event in events {
                 // News that the board itself would not send in this state is left out.
-                match event {
-                    Event::BoardStarted | Event::BoardStopped | Event::BoardReset if !running => continue,
-                    Event::BoardStopped => running = false,
-                    _ => {}
+                let news = matches!(event, Event::BoardStarted | Event::BoardStopped | Event::BoardReset);
+                if news && !running {
+                    continue;
                 }
+                running &= event != Event::BoardStopped;
                 for action in c.handle(event).unwrap_or_default() {
                     match action {
                         Action::Start(_) => { prop_assert!(!running); running = true; }

@@ -122,11 +122,11 @@ impl Qemu {
                 self.attempt("press the power button", async |m| {
                     m.press_power_button().await
                 })
-                .await
+                .await;
             }
             Action::Nmi => {
                 self.attempt("send an NMI", async |machine| machine.nmi().await)
-                    .await
+                    .await;
             }
             Action::NextBoot(order) => {
                 if let Some(running) = &mut self.running {
@@ -270,11 +270,7 @@ impl Qemu {
             .enumerate()
             .map(|(index, disk)| self.disk(index, disk))
             .collect();
-        spec.nics = hardware
-            .nics
-            .iter()
-            .map(|nic| self.nic(plan, nic))
-            .collect();
+        spec.nics = hardware.nics.iter().map(|port| nic(plan, port)).collect();
         spec.cdroms = vec![Cdrom {
             id: CD.into(),
             bus: CdromBus::Sata,
@@ -302,18 +298,6 @@ impl Qemu {
             // A lab may lose its disks with its host.
             flush: false,
             faulty: self.wires.disk_errors,
-        }
-    }
-
-    fn nic(&self, plan: &Plan, nic: &crate::hardware::Nic) -> vm::Nic {
-        vm::Nic {
-            id: nic_id(nic.network).into(),
-            mac: nic.mac,
-            end: NicEnd::Tap {
-                name: nic.port.clone(),
-                namespace: None,
-            },
-            rom: (plan.firmware == Firmware::Bios).then(|| PXE_ROM.into()),
         }
     }
 
@@ -424,7 +408,7 @@ impl Qemu {
             }
             Event::Panicked => {
                 self.say(News::Trouble("the guest's kernel panicked".into()))
-                    .await
+                    .await;
             }
             Event::Running
             | Event::Paused
@@ -453,6 +437,18 @@ impl Qemu {
 impl Running {
     fn order_due(&self) -> Option<Instant> {
         self.next_order.as_ref().map(|_| self.began + POST)
+    }
+}
+
+fn nic(plan: &Plan, nic: &crate::hardware::Nic) -> vm::Nic {
+    vm::Nic {
+        id: nic_id(nic.network).into(),
+        mac: nic.mac,
+        end: NicEnd::Tap {
+            name: nic.port.clone(),
+            namespace: None,
+        },
+        rom: (plan.firmware == Firmware::Bios).then(|| PXE_ROM.into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
@@ -11,6 +12,11 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 /// # Panics
 /// When it cannot be made: the tests need Python 3 with `venv`, and on the first run the package index.
 pub fn interpreter() -> PathBuf {
+    static READY: OnceLock<PathBuf> = OnceLock::new();
+    READY.get_or_init(find_or_make).clone()
+}
+
+fn find_or_make() -> PathBuf {
     let home = cache().join("plinth/venv");
     let mut key = DefaultHasher::new();
     REQUIREMENTS.hash(&mut key);

@@ -77,7 +77,7 @@ async fn drive(vendor: &str) {
     stdin.write_all(input.to_string().as_bytes()).await.unwrap();
     drop(stdin);
     succeeds(child, &format!("{vendor}: sushy is not satisfied")).await;
-    bmc.served.stop().await;
+    bmc.handle.stop().await;
 }
 
 /// What cannot be tested without a second account or server-sent events is left out by the validator itself.
@@ -108,7 +108,7 @@ async fn the_protocol_validator_of_the_dmtf_finds_no_fault() {
         .find(|line| line.starts_with("Summary"))
         .unwrap_or(&said);
     assert!(summary.contains("FAIL: 0"), "{said}");
-    bmc.served.stop().await;
+    bmc.handle.stop().await;
 }
 
 /// A BMC on loopback, and all that a client has to know of it.
@@ -116,7 +116,7 @@ struct Served {
     dir: tempfile::TempDir,
     url: String,
     ca: PathBuf,
-    served: redfish::Handle,
+    handle: redfish::Handle,
 }
 
 async fn serve(vendor: &str) -> Served {
@@ -126,13 +126,13 @@ async fn serve(vendor: &str) -> Served {
     let ca = dir.path().join("bmc.pem");
     std::fs::write(&ca, certificate).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let served = redfish::spawn(listener, Some(tls), bmc).unwrap();
-    let url = format!("https://{}", served.address());
+    let handle = redfish::spawn(listener, Some(tls), bmc).unwrap();
+    let url = format!("https://{}", handle.address());
     Served {
         dir,
         url,
         ca,
-        served,
+        handle,
     }
 }
 

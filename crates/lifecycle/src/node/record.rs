@@ -26,7 +26,7 @@ impl View {
         if verb == Verb::Abort && to.kind() == Kind::Failed {
             match self.running_step() {
                 Some(step) if !step.abortable && self.state.kind() == Kind::Waiting => {
-                    self.operation.abort = true
+                    self.operation.abort = true;
                 }
                 step => {
                     let step = step.map(|step| step.to_string());
@@ -107,7 +107,7 @@ impl View {
         }
         match outcome {
             Outcome::Failed { trouble, again } => {
-                self.failed_once(work, trouble, again, timers, now)
+                self.failed_once(work, trouble, again, timers, now);
             }
             Outcome::Pending => self.pending(timers, now),
             Outcome::Outdated => self.refetch(now),
@@ -206,8 +206,10 @@ impl View {
                 | Task::Inspect
                 | Task::Deploy
                 | Task::Delete
-                | Task::Adopt => None,
-                Task::Rescue | Task::Unrescue | Task::Recover => None,
+                | Task::Adopt
+                | Task::Rescue
+                | Task::Unrescue
+                | Task::Recover => None,
             };
             if fault.is_some() {
                 self.fault = fault;
@@ -472,16 +474,21 @@ fn task_of(to: State, verb: Verb) -> Task {
         | State::Available
         | State::Active
         | State::Rescue
-        | State::Error => Task::Rest,
-        State::InspectWait
+        | State::Error
+        | State::InspectWait
         | State::CleanWait
         | State::WaitCallBack
         | State::RescueWait
-        | State::ServiceWait => Task::Rest,
-        State::CleanHold | State::DeployHold | State::ServiceHold => Task::Rest,
-        State::InspectFailed | State::CleanFailed | State::DeployFailed | State::AdoptFailed => {
-            Task::Rest
-        }
-        State::RescueFailed | State::UnrescueFailed | State::ServiceFailed => Task::Rest,
+        | State::ServiceWait
+        | State::CleanHold
+        | State::DeployHold
+        | State::ServiceHold
+        | State::InspectFailed
+        | State::CleanFailed
+        | State::DeployFailed
+        | State::AdoptFailed
+        | State::RescueFailed
+        | State::UnrescueFailed
+        | State::ServiceFailed => Task::Rest,
     }
 }

@@ -82,10 +82,10 @@ fn clean(op: &Operation, end: Event) -> Vec<Stage> {
             stages.push(Stage::Do(Work::FetchSteps(StepKind::CleanManual)));
         }
         (AgentSource::Fresh | AgentSource::Running, _) => {
-            stages.push(Stage::Do(Work::FetchSteps(StepKind::Clean)))
+            stages.push(Stage::Do(Work::FetchSteps(StepKind::Clean)));
         }
         (AgentSource::NotNeeded, _) if op.drivers.deploy == DeployBy::Fake => {
-            stages.push(Stage::Do(Work::Simulate(op.task)))
+            stages.push(Stage::Do(Work::Simulate(op.task)));
         }
         (AgentSource::NotNeeded, _) => {}
     }
@@ -189,7 +189,7 @@ fn recover(op: &Operation) -> Vec<Stage> {
         // An aborted cleaning ends at rest; one that broke stays on for a person to look at.
         Task::Clean | Task::CleanManual if op.aborted => stages.extend(put_away(op)),
         Task::Clean | Task::CleanManual | Task::Service => {
-            stages.push(Stage::Do(Work::CollectLogs))
+            stages.push(Stage::Do(Work::CollectLogs));
         }
         Task::Rest
         | Task::Verify

@@ -54,22 +54,22 @@ pub struct Timers {
 impl Default for Timers {
     fn default() -> Self {
         Self {
-            deploy_callback: Duration::from_secs(1800),
-            clean_callback: Duration::from_secs(1800),
-            service_callback: Duration::from_secs(1800),
-            rescue_callback: Duration::from_secs(1800),
-            inspect_wait: Duration::from_secs(1800),
+            deploy_callback: Duration::from_mins(30),
+            clean_callback: Duration::from_mins(30),
+            service_callback: Duration::from_mins(30),
+            rescue_callback: Duration::from_mins(30),
+            inspect_wait: Duration::from_mins(30),
             boot_retry: Duration::ZERO,
             boot_retries: 2,
-            heartbeat: Duration::from_secs(300),
-            step: Duration::from_secs(7200),
-            step_poll: Duration::from_secs(60),
+            heartbeat: Duration::from_mins(5),
+            step: Duration::from_hours(2),
+            step_poll: Duration::from_mins(1),
             tries: 3,
             retry_pause: Duration::from_secs(5),
-            power_change: Duration::from_secs(60),
-            soft_power_off: Duration::from_secs(600),
-            power_sync: Duration::from_secs(120),
-            power_recovery: Duration::from_secs(300),
+            power_change: Duration::from_mins(1),
+            soft_power_off: Duration::from_mins(10),
+            power_sync: Duration::from_mins(2),
+            power_recovery: Duration::from_mins(5),
         }
     }
 }
@@ -78,9 +78,9 @@ impl Timers {
     /// The patience metal3 runs with: its hosts boot slowly, and are booted again when they do not call.
     pub fn metal3() -> Self {
         Self {
-            deploy_callback: Duration::from_secs(4800),
-            boot_retry: Duration::from_secs(1200),
-            power_change: Duration::from_secs(120),
+            deploy_callback: Duration::from_mins(80),
+            boot_retry: Duration::from_mins(20),
+            power_change: Duration::from_mins(2),
             ..Self::default()
         }
     }
@@ -126,7 +126,7 @@ impl Timers {
         let doubled = self
             .retry_pause
             .saturating_mul(1 << tried.saturating_sub(1).min(10));
-        doubled.min(Duration::from_secs(60))
+        doubled.min(Duration::from_mins(1))
     }
 }
 

@@ -69,6 +69,7 @@ impl Verb {
     }
 
     /// The spelling the table uses: synonyms fold onto the older word.
+    #[must_use]
     pub fn canonical(self) -> Self {
         match self {
             Self::Deploy => Self::Active,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{Lab, poll, str_of, text, wait_for};
 
 /// Emulated, on a machine that does other things too.
-const BOOT: Duration = Duration::from_secs(180);
+const BOOT: Duration = Duration::from_mins(3);
 const SOON: Duration = Duration::from_secs(30);
 
 fn ramdisk() -> Ramdisk {

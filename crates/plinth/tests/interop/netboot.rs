@@ -21,7 +21,7 @@ fn a_simulated_server_network_boots_from_dnsmasq() {
     ]);
     let files = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: &[u8]| std::fs::write(files.path().join(name), bytes).unwrap();
-    put("snponly.efi", &[0x4d; 200_000]);
+    put("snponly.efi", &vec![0x4d; 200_000]);
     put("boot.ipxe", b"#!ipxe\nset id:int8 -1\n:next\ninc id\nisset ${net${id}/mac} || goto none\nchain cfg-${net${id}/mac:hexhyp} || goto next\n:none\nexit 1\n");
     let mac = lab.server(0)["macs"][1]["mac"]
         .as_str()
@@ -31,8 +31,8 @@ fn a_simulated_server_network_boots_from_dnsmasq() {
         &format!("cfg-{mac}"),
         b"#!ipxe\nkernel vmlinuz console=ttyS0 BOOTIF=${mac} initrd=initrd\ninitrd initrd\nboot\n",
     );
-    put("vmlinuz", &[1; 3_000_000]);
-    put("initrd", &[2; 3_000_000]);
+    put("vmlinuz", &vec![1; 3_000_000]);
+    put("initrd", &vec![2; 3_000_000]);
     let root = files.path().to_str().unwrap();
     let (tftp, leases) = (
         format!("--tftp-root={root}"),

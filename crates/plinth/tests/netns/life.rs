@@ -155,6 +155,62 @@ fn a_directory_that_is_too_long_or_full_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn without_root_without_qemu_or_without_room_the_remedy_is_named() {
+    let lab = Lab::new();
+    let here = tempfile::tempdir().unwrap();
+    let plinth = here.path().join("plinth");
+    std::fs::copy(PLINTH, &plinth).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(here.path(), open).unwrap();
+    let up = |command: &mut Command| {
+        let output = command
+            .args(["lab", "up", "--rack-only", "--name", &lab.name])
+            .arg("--dir")
+            .arg(lab.dir())
+            .output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        assert!(!lab.dir().join("lab.json").exists(), "nothing half-made");
+        text(&output)
+    };
+    let nobody = up(Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups", "--"])
+        .arg(&plinth));
+    assert!(nobody.contains("not root"), "{nobody}");
+    let bare = up(Command::new(PLINTH).env("PATH", "/nonexistent"));
+    assert!(
+        bare.contains("install the Debian package qemu-system-x86"),
+        "{bare}"
+    );
+
+    let _small = SmallDisk::mount(&lab.dir());
+    let full = up(&mut Command::new(PLINTH));
+    assert!(full.contains("MiB free, and this rack needs"), "{full}");
+}
+
+/// A file system of one MiB, for as long as it lives.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &std::path::Path) -> Self {
+        std::fs::create_dir_all(at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(at)
+            .status()
+            .unwrap();
+        assert!(mounted.success());
+        Self(at.to_path_buf())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said_to_be_not_there() {
     let lab = Lab::up(&["--kind", "sim", "--servers", "2"]);
     for (args, said) in [

@@ -1,4 +1,5 @@
 //! The lab through its command line, with simulated servers on real sockets.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../harness/mod.rs"]
 mod harness;

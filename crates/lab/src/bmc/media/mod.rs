@@ -76,20 +76,6 @@ pub enum FetchError {
     },
 }
 
-/// An error with its causes in one line.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
 /// Fetches into one directory.
 #[derive(Debug)]
 pub struct Fetcher {

@@ -15,7 +15,7 @@ use super::body::Body;
 use super::messages::{self as m, Problem};
 use super::path::{Action, Resource};
 use super::{Answer, collection, link};
-use crate::bmc::media::{Address, chain};
+use crate::bmc::media::Address;
 use crate::bmc::{Bmc, lock};
 use crate::server::{Power, View};
 
@@ -163,7 +163,7 @@ async fn deliver(
             let error = match post.timeout(POST_TIME).send().await {
                 Ok(answer) if answer.status().is_success() => break,
                 Ok(answer) => format!("it answers {}", answer.status()),
-                Err(error) => chain(&error),
+                Err(error) => model::chain(&error),
             };
             warn!(%destination, error, left, "event not delivered");
             if left > 0 {

@@ -187,11 +187,11 @@ mod tests {
         let start = Instant::now();
         let mut sessions = Sessions::new(2);
         let (_, token) = sessions.create(start, "admin").unwrap();
-        const ALMOST: Duration = Duration::from_mins(29);
-        let later = start + ALMOST;
+        let almost = Duration::from_mins(29);
+        let later = start + almost;
         assert!(sessions.admit(later, token.expose()));
-        assert!(sessions.admit(later + ALMOST, token.expose()));
-        assert!(!sessions.admit(later + Duration::from_mins(60), token.expose()));
+        assert!(sessions.admit(later + almost, token.expose()));
+        assert!(!sessions.admit(later + Duration::from_hours(1), token.expose()));
         assert!(!sessions.admit(start, "0123"));
     }
 

@@ -10,7 +10,7 @@ use super::messages::{self as m, Problem};
 use super::path::{Action, Resource};
 use super::{Answer, collection, link, tasks, tell, vendor};
 use crate::bmc::Bmc;
-use crate::bmc::media::{Address, AddressError, FetchError, Wanted, chain};
+use crate::bmc::media::{Address, AddressError, FetchError, Wanted};
 use crate::bmc::personality::{Insert, Slot};
 use crate::fault::Kind;
 use crate::server::Event;
@@ -98,7 +98,7 @@ fn read_order(body: &mut Body, image: Option<&str>) -> Result<Option<Order>, Pro
             );
         }
         Err(error @ AddressError::Parse(_)) => {
-            body.malformed("Image", image, &chain(&error));
+            body.malformed("Image", image, &model::chain(&error));
             return Ok(None);
         }
     };
@@ -278,7 +278,7 @@ async fn take_out(bmc: &Bmc) -> Result<(), Problem> {
 
 /// What a client is told about an image that could not be had.
 pub fn not_fetched(error: &FetchError) -> Problem {
-    let cause = format!("{}.", chain(error));
+    let cause = format!("{}.", model::chain(error));
     let problem = match error {
         FetchError::Connect { url, .. }
         | FetchError::BrokeOff { url, .. }

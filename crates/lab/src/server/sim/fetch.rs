@@ -111,7 +111,7 @@ async fn tftp(
                     _ = socket
                         .send_to(&bytes, (server, port))
                         .await
-                        .map_err(socket_failed)?
+                        .map_err(socket_failed)?;
                 }
                 Action::Write(bytes) => {
                     let room = keep.saturating_sub(head.len()).min(bytes.len());

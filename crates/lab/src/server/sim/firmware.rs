@@ -154,7 +154,7 @@ const IMAGE: usize = 0;
 /// Scripts that chain to scripts.
 const DEEPEST: usize = 8;
 /// The specification's four tries of 4, 8, 16 and 32 s (PXE 2.1, 2.2.2).
-const DHCP_WITHIN: Duration = Duration::from_secs(60);
+const DHCP_WITHIN: Duration = Duration::from_mins(1);
 
 impl Firmware {
     pub fn new(hardware: &Hardware, plan: Plan, devices: Devices) -> Self {
@@ -453,16 +453,14 @@ impl Firmware {
         let outcome = match (event, waits) {
             (Event::Fetched(_), Waits::Image) => Outcome::Fetched,
             (Event::Fetched(head), Waits::Script { base }) => {
-                match Script::parse(&String::from_utf8_lossy(&head), base, &self.macs, nic) {
-                    Some(script) => {
-                        self.say(format!("net{nic}: running {base}"));
-                        scripts.push(script);
-                        Outcome::Begin
-                    }
-                    None => {
-                        self.say(format!("{base}: not an iPXE script"));
-                        Outcome::Failed
-                    }
+                let text = String::from_utf8_lossy(&head);
+                if let Some(script) = Script::parse(&text, base, &self.macs, nic) {
+                    self.say(format!("net{nic}: running {base}"));
+                    scripts.push(script);
+                    Outcome::Begin
+                } else {
+                    self.say(format!("{base}: not an iPXE script"));
+                    Outcome::Failed
                 }
             }
             (Event::FetchFailed { why }, _) => {
@@ -528,7 +526,7 @@ mod tests {
     fn lease(boot_file: &str) -> Event {
         let address = Ipv4Addr::new(172, 22, 0, 50);
         let server = Ipv4Addr::new(172, 22, 0, 2);
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         Event::Lease(Some(Box::new(Lease {
             address,
             prefix: 24,

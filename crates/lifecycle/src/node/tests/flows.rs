@@ -131,7 +131,7 @@ fn a_host_that_never_calls_fails_with_how_far_it_came() {
 fn a_silent_host_is_booted_again_before_the_wait_runs_out() {
     let mut world = managed(World::new(direct(), Settings::default()));
     world.agent_calls = false;
-    world.timers.boot_retry = Duration::from_secs(600);
+    world.timers.boot_retry = Duration::from_mins(10);
     assert_eq!(world.ask(Verb::Provide).settle(), State::CleanFailed);
     let again: Vec<&String> = world
         .log

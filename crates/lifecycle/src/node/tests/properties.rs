@@ -102,7 +102,7 @@ fn apply(world: &mut World, event: &Happens) {
         }
         Happens::Away(seconds) => restart(world, Duration::from_secs(u64::from(*seconds))),
         Happens::Break(what, times, again) => {
-            world.breaks = Some(((*what).to_string(), *times, *again))
+            world.breaks = Some(((*what).to_string(), *times, *again));
         }
         Happens::Maintenance(on) => world.view.maintenance = *on,
         Happens::AgentCalls(on) => world.agent_calls = *on,
@@ -212,6 +212,6 @@ fn a_waiting_node_is_left_time_to_call_after_a_long_outage() {
     let Step::Wait { until, .. } = next(&world.view, &world.timers, world.now) else {
         panic!()
     };
-    assert_eq!(until, world.now + Duration::from_secs(600));
+    assert_eq!(until, world.now + Duration::from_mins(10));
     assert_eq!(world.settle(), State::Manageable);
 }

@@ -124,7 +124,7 @@ fn every_state_is_reached_from_enroll_and_none_is_a_dead_end() {
         }
         match state.kind() {
             Kind::Stable | Kind::Failed | Kind::Held => {
-                assert!(!allowed(state).is_empty(), "{state} has no verb")
+                assert!(!allowed(state).is_empty(), "{state} has no verb");
             }
             Kind::Waiting => assert!(
                 allowed(state).contains(&Verb::Abort),

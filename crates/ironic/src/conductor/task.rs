@@ -1,0 +1,351 @@
+//! The task of one node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifecycle::node::{Kind, Outcome, Power, Step, View, Work, next};
+use tokio::sync::{Notify, watch};
+use tracing::{debug, error, info, warn};
+use uuid::Uuid;
+
+use super::{Conductor, inspection};
+use crate::driver::{Driver, Report, Trouble};
+use crate::record::{Errand, Event, Hardware, Node, Object, PowerTarget, Record, Severity};
+use crate::store::{self, Change, Tables};
+
+/// Cares for a node until it is gone, or the service stops.
+pub async fn run(conductor: Arc<Conductor>, node: Uuid, poke: Arc<Notify>, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        let found = conductor.store.read().nodes.get(node).cloned();
+        let Some(record) = found else { return };
+        let until = match todo(&conductor, &record) {
+            Todo::Errand(errand) => conductor.errand(&record, errand).await,
+            Todo::Work(work) => conductor.work(&record, work).await,
+            Todo::Move => conductor.change(node, |_, _| Vec::new()).await,
+            Todo::Wait(until) => Err(Rest::Until(until)),
+            Todo::Nothing => Err(Rest::ForGood),
+        };
+        let pause = match until {
+            Ok(()) => continue,
+            Err(Rest::Until(until)) => Some(until_then(until)),
+            Err(Rest::ForGood) => None,
+            Err(Rest::Trouble) => Some(AFTER_TROUBLE),
+        };
+        tokio::select! {
+            () = poke.notified() => {}
+            _ = stop.changed() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// Our own failure, such as a full disk: wait before trying again.
+const AFTER_TROUBLE: Duration = Duration::from_secs(10);
+
+enum Todo {
+    Errand(Errand),
+    Work(Work),
+    /// Nothing in the world; the next change of the record carries it out.
+    Move,
+    Wait(Timestamp),
+    Nothing,
+}
+
+enum Rest {
+    Until(Timestamp),
+    ForGood,
+    Trouble,
+}
+
+fn todo(conductor: &Conductor, node: &Node) -> Todo {
+    if let Some(errand) = &node.errand {
+        return Todo::Errand(errand.clone());
+    }
+    match next(&node.life, &conductor.options.timers, Timestamp::now()) {
+        Step::Do(Work::Move(_) | Work::Advance) | Step::Fail { .. } => Todo::Move,
+        Step::Do(work) => Todo::Work(work),
+        Step::Wait { reason, until } => {
+            debug!(node = %node.uuid, state = %node.life.state, %reason, %until, "waiting");
+            Todo::Wait(until)
+        }
+        Step::Done => Todo::Nothing,
+    }
+}
+
+impl Conductor {
+    async fn work(&self, node: &Node, work: Work) -> Result<(), Rest> {
+        let step = match &work {
+            Work::RunStep(step) | Work::StartStep(step) | Work::WriteImage(step) => Some(step),
+            _ => None,
+        };
+        // What may not be done twice, or is to be seen, is noted first.
+        if !work.repeatable() || step.is_some() || node.reservation.is_none() {
+            let (work, host) = (&work, &self.options.host);
+            let noted = self.store.change(|tables| {
+                let Some(node) = tables.nodes.get(node.uuid) else { return Ok((Vec::new(), ())) };
+                let mut node = Node::clone(node);
+                node.life.starting(work);
+                node.reservation = Some(host.clone());
+                if let Some(step) = step {
+                    show_step(&mut node, step);
+                }
+                Ok::<_, store::Error>((vec![node.into()], ()))
+            });
+            noted.await.map_err(trouble)?;
+        }
+        let report = match (&work, self.driver(&node.driver)) {
+            (Work::RecordInventory, _) => return self.record_inventory(node, work).await,
+            (Work::ForgetAgent | Work::Unbind, _) => Report::done(),
+            (_, Some(driver)) => driver.perform(node, &work).await,
+            (_, None) => Report::failed(format!("no driver is called {:?}", node.driver), false),
+        };
+        if let Outcome::Failed { trouble, .. } = &report.outcome {
+            warn!(node = %node.uuid, work = work.describe(), trouble, "work failed");
+        }
+        let mut found = Vec::new();
+        if let Some(result) = &report.found {
+            found.push(inspection::document(node.uuid, &result.inventory, &result.plugin_data));
+        }
+        self.change(node.uuid, move |node, tables| {
+            if let Some(hardware) = report.hardware {
+                learn(node, hardware);
+            }
+            found.extend(side_effects(node, &work, tables));
+            record(&self.options.timers, node, &work, report.outcome);
+            found
+        })
+        .await
+    }
+
+    async fn record_inventory(&self, node: &Node, work: Work) -> Result<(), Rest> {
+        let sent = self.store.document(&inspection::sent_key(node.uuid)).map_err(trouble)?;
+        self.change(node.uuid, move |node, tables| {
+            let (outcome, changes) = match sent {
+                Some(sent) => inspection::record(node, tables, &sent),
+                None => (Outcome::Failed { trouble: "nothing was sent".into(), again: false }, Vec::new()),
+            };
+            record(&self.options.timers, node, &work, outcome);
+            changes
+        })
+        .await
+    }
+
+    async fn errand(&self, node: &Node, errand: Errand) -> Result<(), Rest> {
+        let result = match self.driver(&node.driver) {
+            Some(driver) => run_errand(driver, node, &errand, self.options.timers.power_change).await,
+            None => Err(Trouble(format!("no driver is called {:?}", node.driver))),
+        };
+        self.change(node.uuid, move |node, _| {
+            node.errand = None;
+            match result {
+                Ok(hardware) => {
+                    learn(node, hardware);
+                    if let Errand::Power { target, .. } = errand {
+                        powered(node, target);
+                    }
+                }
+                Err(trouble) => {
+                    warn!(node = %node.uuid, %trouble, "errand failed");
+                    node.life.last_error = Some(trouble.to_string());
+                }
+            }
+            Vec::new()
+        })
+        .await
+    }
+
+    /// Changes the record, carries out all that needs nothing of the world, and writes the result.
+    async fn change(&self, node: Uuid, change: impl FnOnce(&mut Node, &Tables) -> Vec<Change>) -> Result<(), Rest> {
+        let now = Timestamp::now();
+        let changed = self.store.change(|tables| {
+            let Some(before) = tables.nodes.get(node) else { return Ok((Vec::new(), ())) };
+            let mut node = Node::clone(before);
+            let mut changes = change(&mut node, tables);
+            self.move_on(&mut node, now);
+            note(before, &mut node, &self.options.host, now);
+            self.settle(&mut node, now);
+            changes.push(Record::from(node).into());
+            Ok::<_, store::Error>((changes, ()))
+        });
+        changed.await.map_err(trouble)
+    }
+
+    /// Everything up to the next thing that has to be done in the world.
+    fn move_on(&self, node: &mut Node, now: Timestamp) {
+        let timers = &self.options.timers;
+        // No operation has as many stages; a circle would be a fault of the tables.
+        for _ in 0..100 {
+            let result = match next(&node.life, timers, now) {
+                Step::Do(work @ (Work::Move(_) | Work::Advance)) => {
+                    node.life.record(&work, Outcome::Done, timers, now)
+                }
+                Step::Fail { problem } => node.life.fail(&problem, now),
+                Step::Do(_) | Step::Wait { .. } | Step::Done => return,
+            };
+            if let Err(impossible) = result {
+                error!(node = %node.uuid, %impossible, "the lifecycle contradicts itself");
+                return;
+            }
+        }
+    }
+}
+
+async fn run_errand(driver: &Driver, node: &Node, errand: &Errand, patience: Duration) -> Result<Hardware, Trouble> {
+    let work = async {
+        match errand {
+            Errand::Power { target, .. } => driver.set_power(node, *target).await.map(|(_, hardware)| hardware),
+            Errand::BootMode(mode) => driver.set_boot_mode(node, *mode).await,
+            Errand::SecureBoot(on) => driver.set_secure_boot(node, *on).await,
+            Errand::Insert(medium) => driver.insert(node, medium.clone()).await,
+            Errand::Eject { device_types } => driver.eject(node, device_types).await,
+        }
+    };
+    let patience = match errand {
+        Errand::Power { timeout: Some(seconds), .. } => Duration::from_secs(*seconds),
+        Errand::Power { .. } | Errand::BootMode(_) | Errand::SecureBoot(_) | Errand::Insert(_) | Errand::Eject { .. } => patience,
+    };
+    let late = || Trouble(format!("the hardware did not do it within {} s", patience.as_secs()));
+    tokio::time::timeout(patience, work).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn record(timers: &lifecycle::node::Timers, node: &mut Node, work: &Work, outcome: Outcome) {
+    if let Err(impossible) = node.life.record(work, outcome, timers, Timestamp::now()) {
+        error!(node = %node.uuid, %impossible, "the lifecycle contradicts itself");
+    }
+}
+
+/// What a piece of work does to the record besides the node's life.
+fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
+    match work {
+        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent => node.forget_agent(),
+        Work::ReadFacts => {
+            node.boot_mode = Some(node.hardware.boot_mode);
+            node.secure_boot = Some(node.hardware.secure_boot);
+        }
+        Work::Unbind => return unbind(node, tables),
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Forgets the instance: nothing of it may be seen by the next.
+fn unbind(node: &mut Node, tables: &Tables) -> Vec<Change> {
+    node.instance_info = Object::new();
+    node.instance_uuid = None;
+    node.instance_name = None;
+    node.vifs.clear();
+    node.protected = false;
+    node.protected_reason = None;
+    for key in ["deploy_steps", "is_whole_disk_image", "root_uuid_or_disk_id", "deploy_boot_mode"] {
+        node.driver_internal_info.remove(key);
+    }
+    let mut changes = vec![Change::RemoveDocuments { prefix: config_drive_key(node.uuid) }];
+    if let Some(allocation) = node.allocation_uuid.take().and_then(|uuid| tables.allocations.get(uuid)) {
+        changes.push(Change::Remove(Record::Allocation(Arc::clone(allocation))));
+    }
+    changes
+}
+
+pub fn config_drive_key(node: Uuid) -> String {
+    format!("configdrive/{node}")
+}
+
+fn learn(node: &mut Node, hardware: Hardware) {
+    node.life.power = Some(hardware.power);
+    node.boot_mode = Some(hardware.boot_mode);
+    node.secure_boot = Some(hardware.secure_boot);
+    node.hardware = hardware;
+}
+
+/// An agent does not outlive its power.
+fn powered(node: &mut Node, target: PowerTarget) {
+    let time = crate::api::Stamp(Timestamp::now()).to_string();
+    node.driver_internal_info.insert("last_power_state_change".into(), time.into());
+    match target {
+        PowerTarget::On => {}
+        PowerTarget::Off | PowerTarget::Reboot | PowerTarget::SoftOff | PowerTarget::SoftReboot => {
+            node.forget_agent();
+            node.life.agent = None;
+        }
+    }
+}
+
+fn show_step(node: &mut Node, step: &lifecycle::node::StepSpec) {
+    use lifecycle::node::Task;
+    let shown = match serde_json::to_value(step) {
+        Ok(serde_json::Value::Object(shown)) => shown,
+        _ => Object::new(),
+    };
+    match node.life.operation.task {
+        Task::Clean | Task::CleanManual => node.clean_step = shown,
+        Task::Deploy => node.deploy_step = shown,
+        Task::Service => node.service_step = shown,
+        Task::Rest | Task::Verify | Task::Inspect | Task::Delete | Task::Adopt | Task::Rescue | Task::Unrescue | Task::Recover => {}
+    }
+}
+
+/// Logs a change of state, keeps failures in the history, and clears what belongs to a state that was left.
+fn note(before: &Node, node: &mut Node, host: &str, now: Timestamp) {
+    let (old, new) = (&before.life, &node.life);
+    if old.state != new.state {
+        let why = new.last_error.as_deref().filter(|_| new.last_error != old.last_error).unwrap_or_default();
+        info!(node = %node.uuid, from = %old.state, to = %new.state, why, "node state");
+    }
+    if let Some(text) = new.last_error.clone().filter(|_| new.last_error != old.last_error) {
+        node.happened(Event {
+            uuid: Uuid::new_v4(),
+            created_at: now,
+            severity: Severity::Error,
+            event_type: "provisioning".into(),
+            event: text,
+            conductor: host.to_owned(),
+        });
+    }
+    if over(&before.life) && !over(&node.life) {
+        return;
+    }
+    if matches!(node.life.state.kind(), Kind::Stable) {
+        node.clean_step = Object::new();
+        node.deploy_step = Object::new();
+        node.service_step = Object::new();
+        if inspecting(&before.life) && node.life.last_error.is_none() {
+            node.inspection_finished_at = Some(now);
+        }
+    }
+    if node.life.fault.is_some() && node.maintenance_reason.is_none() {
+        node.maintenance_reason.clone_from(&node.life.last_error);
+    }
+}
+
+fn over(life: &View) -> bool {
+    matches!(life.state.kind(), Kind::Stable | Kind::Failed)
+}
+
+fn inspecting(life: &View) -> bool {
+    life.operation.task == lifecycle::node::Task::Inspect
+}
+
+fn trouble(error: store::Error) -> Rest {
+    error!(error = model::chain(&error), "the record of a node could not be kept");
+    Rest::Trouble
+}
+
+fn until_then(until: Timestamp) -> Duration {
+    Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default() + Duration::from_millis(1)
+}
+
+async fn sleep(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the power of a node is, in words of the API.
+pub fn power_word(power: Power) -> &'static str {
+    match power {
+        Power::On => "power on",
+        Power::Off => "power off",
+    }
+}
