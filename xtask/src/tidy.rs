@@ -144,7 +144,7 @@ fn formatting() -> Result<Vec<String>> {
 
 /// Clippy over everything. A wildcard arm counts only where the enum is ours.
 fn lints() -> Result<Vec<String>> {
-    let ours = own_enums()?;
+    let (ours, foreign) = (own_enums()?, foreign_crates()?);
     let mut clippy = sh::cargo([
         "clippy",
         "--quiet",
@@ -165,7 +165,9 @@ fn lints() -> Result<Vec<String>> {
         let code = message["code"]["code"].as_str().unwrap_or_default();
         let rendered = message["rendered"].as_str().unwrap_or_default();
         let counts = match code {
-            "clippy::wildcard_enum_match_arm" => ours.iter().any(|name| suggests(message, name)),
+            "clippy::wildcard_enum_match_arm" => {
+                ours.iter().any(|name| suggests(message, name, &foreign))
+            }
             _ => {
                 matches!(message["level"].as_str(), Some("warning" | "error"))
                     && message["spans"][0].is_object()
@@ -182,7 +184,7 @@ fn lints() -> Result<Vec<String>> {
 }
 
 /// Whether the lint's suggestion spells out variants of this enum.
-fn suggests(message: &Value, name: &str) -> bool {
+fn suggests(message: &Value, name: &str, foreign: &BTreeSet<String>) -> bool {
     let spans = message["children"]
         .as_array()
         .into_iter()
@@ -192,11 +194,26 @@ fn suggests(message: &Value, name: &str) -> bool {
         .filter_map(|span| span["suggested_replacement"].as_str())
         .any(|text| {
             text.split('|').any(|variant| {
-                let mut path = variant.trim().rsplit("::");
-                path.next();
-                path.next() == Some(name)
+                // `other @ path::Enum::Variant(..)`: the binding is the arm's own.
+                let path = variant.rsplit('@').next().unwrap_or(variant).trim();
+                let parts: Vec<&str> = path.split("::").collect();
+                parts.len() >= 2 && parts[parts.len() - 2] == name && !foreign.contains(parts[0])
             })
         })
+}
+
+/// The crates we depend on, as paths spell them.
+fn foreign_crates() -> Result<BTreeSet<String>> {
+    let lock = fs::read_to_string(sh::root().join("Cargo.lock")).context("read Cargo.lock")?;
+    let names = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    let foreign = names
+        .filter(|name| ring_of(name).is_none())
+        .map(|name| name.replace('-', "_"));
+    Ok(foreign
+        .chain(["std", "core", "alloc"].map(String::from))
+        .collect())
 }
 
 fn own_enums() -> Result<BTreeSet<String>> {
@@ -290,8 +307,16 @@ mod tests {
 
     #[test]
     fn a_wildcard_counts_by_the_enum_that_the_suggestion_names() {
-        let message = serde_json::json!({"children": [{"spans": [{"suggested_replacement": "Kind::BmcDown | fault::Kind::BmcSlow { .. }"}]}]});
-        assert!(suggests(&message, "Kind"));
-        assert!(!suggests(&message, "ErrorKind"));
+        let message =
+            |text| serde_json::json!({"children": [{"spans": [{"suggested_replacement": text}]}]});
+        let foreign = BTreeSet::from(["rtnetlink".to_string()]);
+        let ours = message("Kind::BmcDown | fault::Kind::BmcSlow { .. }");
+        assert!(suggests(&ours, "Kind", &foreign));
+        assert!(!suggests(&ours, "ErrorKind", &foreign));
+        assert!(!suggests(
+            &message("other @ rtnetlink::Error::InvalidIp(_)"),
+            "Error",
+            &foreign
+        ));
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "commands answer on standard output")]
 
 mod image;
+mod ironic;
 mod lab;
 mod manual;
 
@@ -35,6 +36,8 @@ enum Command {
     /// A data centre in a box: servers behind BMCs on two networks
     #[command(subcommand)]
     Lab(lab::Command),
+    /// The provisioning service: Ironic's API and the care of every node
+    Ironic(ironic::Ironic),
     /// Build the OS image and the ramdisk
     #[command(subcommand)]
     Image(image::Command),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let result = match cli.command {
         Command::Lab(command) => lab::run(command),
+        Command::Ironic(command) => ironic::run(command),
         Command::Image(command) => image::run(command),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "plinth", &mut std::io::stdout());
@@ -78,6 +82,9 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<::ironic::config::Error>() {
+        return 3;
+    }
     use ::lab::up::Error as Lab;
     match error.downcast_ref::<Lab>() {
         Some(Lab::Options(_) | Lab::Needs(_) | Lab::NamespaceTaken(_)) => 3,

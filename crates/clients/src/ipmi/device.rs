@@ -16,11 +16,30 @@ pub struct DeviceId {
 
 impl DeviceId {
     pub fn decode(data: &[u8]) -> Option<Self> {
-        let [device, _revision, major, minor, version, _support, m0, m1, m2, p0, p1, ..] = data else { return None };
+        let [
+            device,
+            _revision,
+            major,
+            minor,
+            version,
+            _support,
+            m0,
+            m1,
+            m2,
+            p0,
+            p1,
+            ..,
+        ] = data
+        else {
+            return None;
+        };
         Some(Self {
             device: *device,
             // The top bit says that the device is starting; the minor number is in decimal digits.
-            firmware: (major & 0x7f, (minor >> 4).min(9) * 10 + (minor & 0x0f).min(9)),
+            firmware: (
+                major & 0x7f,
+                (minor >> 4).min(9) * 10 + (minor & 0x0f).min(9),
+            ),
             ipmi_version: version << 4 | version >> 4,
             manufacturer: u32::from_le_bytes([*m0, *m1, m2 & 0x0f, 0]),
             product: u16::from_le_bytes([*p0, *p1]),
@@ -36,14 +55,23 @@ pub struct Quirks {
     pub uefi_disk: Selector,
 }
 
-const PLAIN: Quirks = Quirks { name: "plain", manufacturers: &[], uefi_disk: Selector::Disk };
+const PLAIN: Quirks = Quirks {
+    name: "plain",
+    manufacturers: &[],
+    uefi_disk: Selector::Disk,
+};
 
-static ROWS: &[Quirks] =
-    &[Quirks { name: "supermicro", manufacturers: &[10876, 47488], uefi_disk: Selector::RemoteMedia }];
+static ROWS: &[Quirks] = &[Quirks {
+    name: "supermicro",
+    manufacturers: &[10876, 47488],
+    uefi_disk: Selector::RemoteMedia,
+}];
 
 /// The row for an enterprise number.
 pub fn quirks_of(manufacturer: u32) -> &'static Quirks {
-    ROWS.iter().find(|row| row.manufacturers.contains(&manufacturer)).unwrap_or(&PLAIN)
+    ROWS.iter()
+        .find(|row| row.manufacturers.contains(&manufacturer))
+        .unwrap_or(&PLAIN)
 }
 
 #[cfg(test)]
@@ -53,8 +81,14 @@ mod tests {
 
     #[test]
     fn a_supermicro_is_known_and_boots_its_disk_by_another_number() {
-        let id = DeviceId::decode(&[0x20, 1, 0x83, 0x71, 0x02, 0xbf, 0x7c, 0x2a, 0, 0x10, 0x08, 0, 0, 0, 0]).unwrap();
-        assert_eq!((id.manufacturer, id.firmware, id.ipmi_version), (10876, (3, 71), 0x20));
+        let id = DeviceId::decode(&[
+            0x20, 1, 0x83, 0x71, 0x02, 0xbf, 0x7c, 0x2a, 0, 0x10, 0x08, 0, 0, 0, 0,
+        ])
+        .unwrap();
+        assert_eq!(
+            (id.manufacturer, id.firmware, id.ipmi_version),
+            (10876, (3, 71), 0x20)
+        );
         let quirks = quirks_of(id.manufacturer);
         // Ironic's byte for it is 0x24.
         assert_eq!(quirks.uefi_disk.code() << 2, 0x24);

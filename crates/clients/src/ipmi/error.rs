@@ -13,15 +13,36 @@ pub enum Error {
     #[error("open a socket to the BMC {bmc}")]
     Socket { bmc: String, source: std::io::Error },
     #[error("{operation}: BMC {bmc}, asked {tries} times")]
-    Talk { operation: &'static str, bmc: String, tries: u32, source: console::Error },
+    Talk {
+        operation: &'static str,
+        bmc: String,
+        tries: u32,
+        source: console::Error,
+    },
     #[error("{operation}: BMC {bmc} did not finish within {} s", limit.as_secs())]
-    Slow { operation: &'static str, bmc: String, limit: Duration },
+    Slow {
+        operation: &'static str,
+        bmc: String,
+        limit: Duration,
+    },
     #[error("{operation}: BMC {bmc} does not do it")]
-    Answer { operation: &'static str, bmc: String, source: AnswerError },
+    Answer {
+        operation: &'static str,
+        bmc: String,
+        source: AnswerError,
+    },
     #[error("the server behind BMC {bmc} is {power}, not {wanted}, after {} s", waited.as_secs())]
-    PowerStays { bmc: String, power: &'static str, wanted: &'static str, waited: Duration },
+    PowerStays {
+        bmc: String,
+        power: &'static str,
+        wanted: &'static str,
+        waited: Duration,
+    },
     #[error("{operation}: the client of BMC {bmc} has ended")]
-    Ended { operation: &'static str, bmc: String },
+    Ended {
+        operation: &'static str,
+        bmc: String,
+    },
 }
 
 /// Codes with which a BMC says "later": busy, timeout, out of space, starting.
@@ -52,7 +73,17 @@ impl Error {
     /// Says how often it was tried.
     pub(super) fn after(self, times: u32) -> Self {
         match self {
-            Self::Talk { operation, bmc, source, .. } => Self::Talk { operation, bmc, tries: times, source },
+            Self::Talk {
+                operation,
+                bmc,
+                source,
+                ..
+            } => Self::Talk {
+                operation,
+                bmc,
+                tries: times,
+                source,
+            },
             other => other,
         }
     }

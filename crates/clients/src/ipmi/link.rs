@@ -38,7 +38,10 @@ impl Link {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
-        let failed = |source| Error::Socket { bmc: bmc.clone(), source };
+        let failed = |source| Error::Socket {
+            bmc: bmc.clone(),
+            source,
+        };
         let socket = UdpSocket::bind(local).await.map_err(failed)?;
         socket.connect(address).await.map_err(failed)?;
         let limits = config.limits;
@@ -53,9 +56,21 @@ impl Link {
             Secret::new(rand::random()),
         );
         let (asks, inbox) = mpsc::channel(QUEUE);
-        let shell = Shell { socket, console, idle: limits.idle, asked: BTreeMap::new(), last_id: 0, open: false };
+        let shell = Shell {
+            socket,
+            console,
+            idle: limits.idle,
+            asked: BTreeMap::new(),
+            last_id: 0,
+            open: false,
+        };
         let task = tokio::spawn(shell.run(inbox));
-        Ok(Self { asks, task, bmc, limit: limits.command })
+        Ok(Self {
+            asks,
+            task,
+            bmc,
+            limit: limits.command,
+        })
     }
 
     pub async fn ask(&self, operation: &'static str, request: Request) -> Result<Answer, Error> {
@@ -67,9 +82,21 @@ impl Link {
         };
         match timeout(self.limit, asked).await {
             Ok(Some(Ok(answer))) => Ok(answer),
-            Ok(Some(Err(source))) => Err(Error::Talk { operation, bmc: bmc(), tries: 1, source }),
-            Ok(None) => Err(Error::Ended { operation, bmc: bmc() }),
-            Err(_) => Err(Error::Slow { operation, bmc: bmc(), limit: self.limit }),
+            Ok(Some(Err(source))) => Err(Error::Talk {
+                operation,
+                bmc: bmc(),
+                tries: 1,
+                source,
+            }),
+            Ok(None) => Err(Error::Ended {
+                operation,
+                bmc: bmc(),
+            }),
+            Err(_) => Err(Error::Slow {
+                operation,
+                bmc: bmc(),
+                limit: self.limit,
+            }),
         }
     }
 
@@ -84,15 +111,26 @@ async fn resolve(bmc: &str) -> Result<SocketAddr, Error> {
     let bare_v6 = bmc.parse::<Ipv6Addr>().is_ok();
     let with_port = if bare_v6 {
         format!("[{bmc}]:623")
-    } else if bmc.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+    } else if bmc
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    {
         bmc.to_string()
     } else {
         format!("{bmc}:623")
     };
-    let failed = |source| Error::Resolve { bmc: bmc.to_string(), source };
+    let failed = |source| Error::Resolve {
+        bmc: bmc.to_string(),
+        source,
+    };
     let late = |_| failed(std::io::ErrorKind::TimedOut.into());
-    let mut found = timeout(RESOLVE, lookup_host(with_port)).await.map_err(late)?.map_err(failed)?;
-    found.next().ok_or_else(|| Error::NoAddress { bmc: bmc.to_string() })
+    let mut found = timeout(RESOLVE, lookup_host(with_port))
+        .await
+        .map_err(late)?
+        .map_err(failed)?;
+    found.next().ok_or_else(|| Error::NoAddress {
+        bmc: bmc.to_string(),
+    })
 }
 
 struct Shell {
@@ -138,7 +176,10 @@ impl Shell {
     fn run_event(&mut self, request: Request, reply: Reply) -> Event {
         self.last_id += 1;
         self.asked.insert(self.last_id, reply);
-        Event::Run { id: self.last_id, request }
+        Event::Run {
+            id: self.last_id,
+            request,
+        }
     }
 
     async fn feed(&mut self, event: Event) {

@@ -107,20 +107,29 @@ impl Client {
     pub async fn new(config: Config) -> Result<Self, Error> {
         let (address, limits) = (config.address.clone(), config.limits.clone());
         let link = Link::spawn(config).await?;
-        Ok(Self { link, address, limits })
+        Ok(Self {
+            link,
+            address,
+            limits,
+        })
     }
 
     pub async fn device_id(&self) -> Result<DeviceId, Error> {
         let operation = "read the device id";
         let answer = self.ask(operation, Request::get_device_id()).await?;
-        let short = AnswerError::Short { length: answer.data.len() };
+        let short = AnswerError::Short {
+            length: answer.data.len(),
+        };
         DeviceId::decode(&answer.data).ok_or_else(|| self.senseless(operation, short))
     }
 
     pub async fn power(&self) -> Result<Power, Error> {
         let operation = "read the power state";
         let answer = self.ask(operation, Request::get_chassis_status()).await?;
-        match answer.power().map_err(|source| self.senseless(operation, source))? {
+        match answer
+            .power()
+            .map_err(|source| self.senseless(operation, source))?
+        {
             PowerState::On => Ok(Power::On),
             PowerState::Off => Ok(Power::Off),
         }
@@ -159,7 +168,12 @@ impl Client {
     }
 
     /// Sets what to boot from, by the bytes Ironic sends.
-    pub async fn set_boot_device(&self, device: BootDevice, lasting: Lasting, mode: BootMode) -> Result<(), Error> {
+    pub async fn set_boot_device(
+        &self,
+        device: BootDevice,
+        lasting: Lasting,
+        mode: BootMode,
+    ) -> Result<(), Error> {
         let operation = "set the boot device";
         let quirks = quirks_of(self.device_id().await?.manufacturer);
         let selector = match device {
@@ -182,15 +196,23 @@ impl Client {
             Ok(_) | Err(Error::Answer { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.ask(operation, Request::set_boot_flags(flags)).await.map(drop)
+        self.ask(operation, Request::set_boot_flags(flags))
+            .await
+            .map(drop)
     }
 
     /// What the firmware was told to boot from, and for how long.
     pub async fn boot_device(&self) -> Result<Option<(BootDevice, Lasting)>, Error> {
         let operation = "read the boot device";
         let answer = self.ask(operation, Request::get_boot_flags()).await?;
-        let flags = answer.boot_flags().map_err(|source| self.senseless(operation, source))?;
-        let lasting = if flags.persistent { Lasting::Continuous } else { Lasting::Once };
+        let flags = answer
+            .boot_flags()
+            .map_err(|source| self.senseless(operation, source))?;
+        let lasting = if flags.persistent {
+            Lasting::Continuous
+        } else {
+            Lasting::Once
+        };
         let device = match flags.device_override() {
             Some(Selector::Pxe) => BootDevice::Pxe,
             Some(Selector::Disk | Selector::RemoteMedia | Selector::RemoteDisk) => BootDevice::Disk,
@@ -215,7 +237,9 @@ impl Client {
     }
 
     async fn control(&self, control: Control) -> Result<(), Error> {
-        self.ask("change the power", Request::chassis_control(control)).await.map(drop)
+        self.ask("change the power", Request::chassis_control(control))
+            .await
+            .map(drop)
     }
 
     async fn wait_for_power(&self, wanted: Power, patience: Duration) -> Result<(), Error> {
@@ -227,7 +251,12 @@ impl Client {
             }
             if started.elapsed() >= patience {
                 let bmc = self.address.clone();
-                return Err(Error::PowerStays { bmc, power: power.as_str(), wanted: wanted.as_str(), waited: patience });
+                return Err(Error::PowerStays {
+                    bmc,
+                    power: power.as_str(),
+                    wanted: wanted.as_str(),
+                    waited: patience,
+                });
             }
             tokio::time::sleep(self.limits.poll).await;
         }
@@ -248,13 +277,23 @@ impl Client {
                 return Err(error.after(tries));
             }
             let left = self.limits.tries - tries;
-            info!(bmc = self.address, operation, error = model::chain(&error), left, "the BMC is asked again");
+            info!(
+                bmc = self.address,
+                operation,
+                error = model::chain(&error),
+                left,
+                "the BMC is asked again"
+            );
             tokio::time::sleep(self.limits.pause).await;
             tries += 1;
         }
     }
 
     fn senseless(&self, operation: &'static str, source: AnswerError) -> Error {
-        Error::Answer { operation, bmc: self.address.clone(), source }
+        Error::Answer {
+            operation,
+            bmc: self.address.clone(),
+            source,
+        }
     }
 }

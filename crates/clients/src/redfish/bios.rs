@@ -21,15 +21,27 @@ impl Client {
     /// `None` where the BMC shows no BIOS settings.
     pub async fn bios(&self) -> Result<Option<Bios>, Error> {
         let operation = "read the BIOS settings";
-        let Some(bios) = self.bios_resource(operation).await? else { return Ok(None) };
+        let Some(bios) = self.bios_resource(operation).await? else {
+            return Ok(None);
+        };
         let attributes = attributes(&bios.body);
         let pending = match bios.link("/@Redfish.Settings/SettingsObject") {
-            Some(path) => self.find(operation, path).await?.map(|settings| self::attributes(&settings.body)),
+            Some(path) => self
+                .find(operation, path)
+                .await?
+                .map(|settings| self::attributes(&settings.body)),
             None => None,
         };
         let changed = |(name, value): &(String, Value)| attributes.get(name) != Some(value);
-        let pending = pending.unwrap_or_default().into_iter().filter(changed).collect();
-        Ok(Some(Bios { attributes, pending }))
+        let pending = pending
+            .unwrap_or_default()
+            .into_iter()
+            .filter(changed)
+            .collect();
+        Ok(Some(Bios {
+            attributes,
+            pending,
+        }))
     }
 
     /// Has these attributes take effect at the next boot. Returns false, and changes nothing, if they are so already.
@@ -37,17 +49,30 @@ impl Client {
         let operation = "change the BIOS settings";
         let bios = self.must_have_bios(operation).await?;
         let now = attributes(&bios.body);
-        let unknown: Vec<&str> = wanted.keys().filter(|name| !now.contains_key(*name)).map(String::as_str).collect();
+        let unknown: Vec<&str> = wanted
+            .keys()
+            .filter(|name| !now.contains_key(*name))
+            .map(String::as_str)
+            .collect();
         if !unknown.is_empty() {
             let why = format!("there are no attributes {}", unknown.join(", "));
-            return Err(Error::Unsupported { operation, url: bios.url, why });
+            return Err(Error::Unsupported {
+                operation,
+                url: bios.url,
+                why,
+            });
         }
-        let changed: Attributes =
-            wanted.iter().filter(|(name, value)| now.get(*name) != Some(*value)).map(|(n, v)| (n.clone(), v.clone())).collect();
+        let changed: Attributes = wanted
+            .iter()
+            .filter(|(name, value)| now.get(*name) != Some(*value))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
         if changed.is_empty() {
             return Ok(false);
         }
-        let path = bios.link("/@Redfish.Settings/SettingsObject").unwrap_or(&bios.path);
+        let path = bios
+            .link("/@Redfish.Settings/SettingsObject")
+            .unwrap_or(&bios.path);
         let times = super::json::list(&bios.body, "/@Redfish.Settings/SupportedApplyTimes");
         let mut body = json!({"Attributes": changed});
         if times.iter().any(|time| time == "OnReset") {
@@ -64,7 +89,9 @@ impl Client {
         let Some(target) = bios.action("#Bios.ResetBios") else {
             return Err(bios.missing(operation, "/Actions/#Bios.ResetBios/target"));
         };
-        self.post(operation, target, Some(&json!({}))).await.map(drop)
+        self.post(operation, target, Some(&json!({})))
+            .await
+            .map(drop)
     }
 
     async fn bios_resource(&self, operation: &'static str) -> Result<Option<Resource>, Error> {
@@ -77,12 +104,23 @@ impl Client {
 
     async fn must_have_bios(&self, operation: &'static str) -> Result<Resource, Error> {
         let url = self.config.address.to_string();
-        let none = || Error::Unsupported { operation, url, why: "it shows no BIOS settings".to_string() };
+        let none = || Error::Unsupported {
+            operation,
+            url,
+            why: "it shows no BIOS settings".to_string(),
+        };
         self.bios_resource(operation).await?.ok_or_else(none)
     }
 }
 
 fn attributes(body: &Value) -> Attributes {
     let object = body.get("Attributes").and_then(Value::as_object);
-    object.map(|object| object.iter().map(|(name, value)| (name.clone(), value.clone())).collect()).unwrap_or_default()
+    object
+        .map(|object| {
+            object
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        })
+        .unwrap_or_default()
 }

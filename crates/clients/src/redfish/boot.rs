@@ -37,7 +37,11 @@ impl BootSetting {
                 Some("Continuous") => Some(Lasting::Continuous),
                 Some(_) | None => None,
             },
-            targets: names.iter().filter_map(Value::as_str).map(ToString::to_string).collect(),
+            targets: names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(ToString::to_string)
+                .collect(),
         }
     }
 
@@ -60,7 +64,11 @@ const POST_TRIES: u32 = 6;
 impl Client {
     /// Sets what to boot from. Returns for how long it holds: some BMCs know no `Continuous`, and then it must be
     /// set again before every boot.
-    pub async fn set_boot_device(&self, device: &BootDevice, lasting: Lasting) -> Result<Lasting, Error> {
+    pub async fn set_boot_device(
+        &self,
+        device: &BootDevice,
+        lasting: Lasting,
+    ) -> Result<Lasting, Error> {
         let operation = "set the boot device";
         let quirks = self.quirks().await?;
         let (resource, boot) = self.boot_resource(operation).await?;
@@ -72,19 +80,29 @@ impl Client {
             return Ok(Lasting::Continuous);
         }
         let offered = BootSetting::read(&boot);
-        let target = target(device, quirks.cd_targets, &offered.targets).ok_or_else(|| Error::Unsupported {
-            operation,
-            url: resource.url.clone(),
-            why: format!("{device:?} is not among {}", offered.targets.join(", ")),
+        let target = target(device, quirks.cd_targets, &offered.targets).ok_or_else(|| {
+            Error::Unsupported {
+                operation,
+                url: resource.url.clone(),
+                why: format!("{device:?} is not among {}", offered.targets.join(", ")),
+            }
         })?;
         let change = Change {
             target,
             lasting,
-            http_uri: if let BootDevice::UefiHttp(uri) = device { Some(uri) } else { None },
+            http_uri: if let BootDevice::UefiHttp(uri) = device {
+                Some(uri)
+            } else {
+                None
+            },
             enabled: quirks.always_enabled || offered.lasting != Some(lasting),
             mode: mode.filter(|_| quirks.always_mode),
         };
-        let full = Change { enabled: true, mode, ..change.clone() };
+        let full = Change {
+            enabled: true,
+            mode,
+            ..change.clone()
+        };
         match self.change_boot(operation, &resource, &change).await {
             Ok(()) => return Ok(lasting),
             // It wants more than it should.
@@ -100,7 +118,15 @@ impl Client {
             Err(error) => return Err(error),
         }
         info!(bmc = %self.config.address, "the BMC does not keep a boot device; it is set for one boot");
-        self.change_boot(operation, &resource, &Change { lasting: Lasting::Once, ..full }).await?;
+        self.change_boot(
+            operation,
+            &resource,
+            &Change {
+                lasting: Lasting::Once,
+                ..full
+            },
+        )
+        .await?;
         Ok(Lasting::Once)
     }
 
@@ -141,7 +167,11 @@ impl Client {
     /// Where `Boot` is changed: the system, or its settings object where that has it.
     async fn boot_resource(&self, operation: &'static str) -> Result<(Resource, Value), Error> {
         let system = self.system_resource(operation).await?;
-        let boot = system.body.get("Boot").cloned().ok_or_else(|| system.missing(operation, "/Boot"))?;
+        let boot = system
+            .body
+            .get("Boot")
+            .cloned()
+            .ok_or_else(|| system.missing(operation, "/Boot"))?;
         let Some(path) = system.link("/@Redfish.Settings/SettingsObject") else {
             return Ok((system, boot));
         };
@@ -151,22 +181,45 @@ impl Client {
         }
     }
 
-    async fn change_boot(&self, operation: &'static str, resource: &Resource, change: &Change<'_>) -> Result<(), Error> {
-        self.patch_boot(operation, resource, &json!({"Boot": change.body()})).await
+    async fn change_boot(
+        &self,
+        operation: &'static str,
+        resource: &Resource,
+        change: &Change<'_>,
+    ) -> Result<(), Error> {
+        self.patch_boot(operation, resource, &json!({"Boot": change.body()}))
+            .await
     }
 
-    async fn disable_override(&self, operation: &'static str, resource: &Resource, boot: &Value) -> Result<(), Error> {
+    async fn disable_override(
+        &self,
+        operation: &'static str,
+        resource: &Resource,
+        boot: &Value,
+    ) -> Result<(), Error> {
         if text(boot, "/BootSourceOverrideEnabled") == Some("Disabled") {
             return Ok(());
         }
-        self.patch_boot(operation, resource, &json!({"Boot": {"BootSourceOverrideEnabled": "Disabled"}})).await
+        self.patch_boot(
+            operation,
+            resource,
+            &json!({"Boot": {"BootSourceOverrideEnabled": "Disabled"}}),
+        )
+        .await
     }
 
-    async fn patch_boot(&self, operation: &'static str, resource: &Resource, body: &Value) -> Result<(), Error> {
+    async fn patch_boot(
+        &self,
+        operation: &'static str,
+        resource: &Resource,
+        body: &Value,
+    ) -> Result<(), Error> {
         let mut tries = 1;
         loop {
             match self.patch(operation, &resource.path, body).await {
-                Err(error) if error.says("UnableToModifyDuringSystemPOST") && tries < POST_TRIES => {
+                Err(error)
+                    if error.says("UnableToModifyDuringSystemPOST") && tries < POST_TRIES =>
+                {
                     debug!(bmc = %self.config.address, tries, "the server is in its self test");
                     tokio::time::sleep(self.limits().pause * (1 << (tries - 1)).min(10)).await;
                     tries += 1;
@@ -191,7 +244,10 @@ impl Change<'_> {
         let mut boot = Map::new();
         boot.insert("BootSourceOverrideTarget".into(), self.target.into());
         if self.enabled {
-            boot.insert("BootSourceOverrideEnabled".into(), lasting_name(self.lasting).into());
+            boot.insert(
+                "BootSourceOverrideEnabled".into(),
+                lasting_name(self.lasting).into(),
+            );
         }
         if let Some(mode) = self.mode {
             boot.insert("BootSourceOverrideMode".into(), mode_name(mode).into());
@@ -204,7 +260,11 @@ impl Change<'_> {
 }
 
 /// The name of a device on this BMC; a BMC that lists none may know them all.
-fn target<'a>(device: &BootDevice, cd_targets: &'a [&'a str], offered: &[String]) -> Option<&'a str> {
+fn target<'a>(
+    device: &BootDevice,
+    cd_targets: &'a [&'a str],
+    offered: &[String],
+) -> Option<&'a str> {
     let names: &[&str] = match device {
         BootDevice::Pxe => &["Pxe"],
         BootDevice::Disk => &["Hdd"],

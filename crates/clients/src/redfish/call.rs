@@ -18,7 +18,11 @@ impl Client {
     }
 
     /// A resource that need not exist.
-    pub(super) async fn find(&self, operation: &'static str, path: &str) -> Result<Option<Resource>, Error> {
+    pub(super) async fn find(
+        &self,
+        operation: &'static str,
+        path: &str,
+    ) -> Result<Option<Resource>, Error> {
         match self.get(operation, path).await {
             Ok(resource) => Ok(Some(resource)),
             Err(error) if matches!(error.status(), Some(404 | 405 | 501)) => Ok(None),
@@ -27,27 +31,62 @@ impl Client {
     }
 
     /// A resource and its ETag, from the header or from within.
-    async fn get_tagged(&self, operation: &'static str, path: &str) -> Result<(Resource, Option<String>), Error> {
-        let ask = Ask { operation, method: Method::GET, path, body: None, if_match: None };
+    async fn get_tagged(
+        &self,
+        operation: &'static str,
+        path: &str,
+    ) -> Result<(Resource, Option<String>), Error> {
+        let ask = Ask {
+            operation,
+            method: Method::GET,
+            path,
+            body: None,
+            if_match: None,
+        };
         let reply = self.ask(&ask).await?;
         if !reply.body.is_object() {
-            return Err(Error::NotJson { operation, url: reply.url, source: None });
+            return Err(Error::NotJson {
+                operation,
+                url: reply.url,
+                source: None,
+            });
         }
-        let tag = reply.header("etag").or_else(|| text(&reply.body, "/@odata.etag")).map(ToString::to_string);
+        let tag = reply
+            .header("etag")
+            .or_else(|| text(&reply.body, "/@odata.etag"))
+            .map(ToString::to_string);
         // Some send an empty one, quotes and all.
         let tag = tag.filter(|tag| !tag.trim_start_matches("W/").trim_matches('"').is_empty());
         let path = path.to_string();
-        Ok((Resource { path, url: reply.url, body: reply.body }, tag))
+        Ok((
+            Resource {
+                path,
+                url: reply.url,
+                body: reply.body,
+            },
+            tag,
+        ))
     }
 
     /// Changes a resource, with its ETag in whichever form the BMC takes it back: as given, strong, or not at all.
-    pub(super) async fn patch(&self, operation: &'static str, path: &str, body: &Value) -> Result<(), Error> {
+    pub(super) async fn patch(
+        &self,
+        operation: &'static str,
+        path: &str,
+        body: &Value,
+    ) -> Result<(), Error> {
         let (_, tag) = self.get_tagged(operation, path).await?;
         let strong = tag.as_deref().and_then(|tag| tag.strip_prefix("W/"));
         let forms = [tag.as_deref().map(Some), strong.map(Some), Some(None)];
         let mut last = None;
         for if_match in forms.into_iter().flatten() {
-            let ask = Ask { operation, method: Method::PATCH, path, body: Some(body), if_match };
+            let ask = Ask {
+                operation,
+                method: Method::PATCH,
+                path,
+                body: Some(body),
+                if_match,
+            };
             match self.ask(&ask).await {
                 Ok(reply) => return self.see_through(operation, reply).await.map(drop),
                 Err(error) if matches!(error.status(), Some(412 | 428)) => {
@@ -62,14 +101,29 @@ impl Client {
     }
 
     /// Calls an action; a task it starts is waited for.
-    pub(super) async fn post(&self, operation: &'static str, path: &str, body: Option<&Value>) -> Result<Reply, Error> {
-        let ask = Ask { operation, method: Method::POST, path, body, if_match: None };
+    pub(super) async fn post(
+        &self,
+        operation: &'static str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, Error> {
+        let ask = Ask {
+            operation,
+            method: Method::POST,
+            path,
+            body,
+            if_match: None,
+        };
         let reply = self.ask(&ask).await?;
         self.see_through(operation, reply).await
     }
 
     /// The members of a collection, page by page, each as a resource.
-    pub(super) async fn members(&self, operation: &'static str, path: &str) -> Result<Vec<Resource>, Error> {
+    pub(super) async fn members(
+        &self,
+        operation: &'static str,
+        path: &str,
+    ) -> Result<Vec<Resource>, Error> {
         let mut members = Vec::new();
         for path in self.member_paths(operation, path).await? {
             members.push(self.get(operation, &path).await?);
@@ -77,7 +131,11 @@ impl Client {
         Ok(members)
     }
 
-    pub(super) async fn member_paths(&self, operation: &'static str, path: &str) -> Result<Vec<String>, Error> {
+    pub(super) async fn member_paths(
+        &self,
+        operation: &'static str,
+        path: &str,
+    ) -> Result<Vec<String>, Error> {
         let most = self.limits().members;
         let mut paths: Vec<String> = Vec::new();
         let mut page = Some(path.to_string());
@@ -89,7 +147,9 @@ impl Client {
             paths.extend(collection.links("/Members"));
             let next = collection.text_at("/Members@odata.nextLink");
             // A next page that adds nothing would go round for ever.
-            let goes_on = next.is_some() && !list(&collection.body, "/Members").is_empty() && paths.len() < most;
+            let goes_on = next.is_some()
+                && !list(&collection.body, "/Members").is_empty()
+                && paths.len() < most;
             page = next.filter(|_| goes_on).map(ToString::to_string);
         }
         paths.truncate(most);
@@ -101,8 +161,13 @@ impl Client {
         if reply.status != 202 {
             return Ok(reply);
         }
-        let inside = || text(&reply.body, "/TaskMonitor").or_else(|| text(&reply.body, "/@odata.id"));
-        let Some(path) = reply.header("location").or_else(inside).map(ToString::to_string) else {
+        let inside =
+            || text(&reply.body, "/TaskMonitor").or_else(|| text(&reply.body, "/@odata.id"));
+        let Some(path) = reply
+            .header("location")
+            .or_else(inside)
+            .map(ToString::to_string)
+        else {
             return Ok(reply);
         };
         let started = Instant::now();
@@ -110,20 +175,33 @@ impl Client {
         let mut last = "the task has not been seen".to_string();
         let mut seen = false;
         while started.elapsed() < limit {
-            let ask = Ask { operation, method: Method::GET, path: &path, body: None, if_match: None };
+            let ask = Ask {
+                operation,
+                method: Method::GET,
+                path: &path,
+                body: None,
+                if_match: None,
+            };
             match self.ask(&ask).await {
                 Ok(reply) => match progress(operation, &reply)? {
                     Progress::Ended => return Ok(reply),
                     Progress::Runs(state) => last = format!("the task is {state}"),
                 },
                 // Dell drops monitors of tasks that are over.
-                Err(error) if seen && matches!(error.status(), Some(404 | 410)) => return Ok(reply),
+                Err(error) if seen && matches!(error.status(), Some(404 | 410)) => {
+                    return Ok(reply);
+                }
                 Err(error) => return Err(error),
             }
             seen = true;
             tokio::time::sleep(self.limits().poll.min(Duration::from_secs(10))).await;
         }
-        Err(Error::Slow { operation, url: self.url(&path).to_string(), waited: limit, last })
+        Err(Error::Slow {
+            operation,
+            url: self.url(&path).to_string(),
+            waited: limit,
+            last,
+        })
     }
 }
 
@@ -137,12 +215,22 @@ fn progress(operation: &'static str, reply: &Reply) -> Result<Progress, Error> {
     match state {
         Some("Completed") => Ok(Progress::Ended),
         Some(state @ ("Exception" | "Killed" | "Cancelled" | "Interrupted")) => {
-            let said: Vec<&str> = list(&reply.body, "/Messages").iter().filter_map(|message| text(message, "/Message")).collect();
+            let said: Vec<&str> = list(&reply.body, "/Messages")
+                .iter()
+                .filter_map(|message| text(message, "/Message"))
+                .collect();
             let (error, _) = messages(&reply.body);
-            let message = [said.join(" "), error].into_iter().find(|text| !text.is_empty());
+            let message = [said.join(" "), error]
+                .into_iter()
+                .find(|text| !text.is_empty());
             let message = message.unwrap_or_else(|| "it does not say why".to_string());
             let message = super::json::clip(&message, 600);
-            Err(Error::Task { operation, url: reply.url.clone(), state: state.to_string(), message })
+            Err(Error::Task {
+                operation,
+                url: reply.url.clone(),
+                state: state.to_string(),
+                message,
+            })
         }
         Some(state) => Ok(Progress::Runs(state.to_string())),
         None if reply.status == 202 => Ok(Progress::Runs("running".to_string())),

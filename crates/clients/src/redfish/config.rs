@@ -78,7 +78,10 @@ impl Default for Limits {
 impl Config {
     /// A BMC at an address such as `https://192.0.2.10:8443`, with a login, checked against the machine's authorities.
     pub fn new(address: &str, username: &str, password: Secret<String>) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::Address { address: shown(address), why: why.to_string() };
+        let wrong = |why: &str| Error::Address {
+            address: shown(address),
+            why: why.to_string(),
+        };
         let url = Url::parse(address).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(wrong("the scheme is neither http nor https"));

@@ -7,27 +7,76 @@ pub enum Error {
     #[error("the BMC's address {address:?} is of no use: {why}")]
     Address { address: String, why: String },
     #[error("the certificates to check {address} with are of no use")]
-    Certificates { address: String, source: reqwest::Error },
+    Certificates {
+        address: String,
+        source: reqwest::Error,
+    },
     #[error("prepare a client for {address}")]
-    Prepare { address: String, source: reqwest::Error },
+    Prepare {
+        address: String,
+        source: reqwest::Error,
+    },
     #[error("{operation}: no answer from {url} in {tries} tries")]
-    Unreachable { operation: &'static str, url: String, tries: u32, source: reqwest::Error },
+    Unreachable {
+        operation: &'static str,
+        url: String,
+        tries: u32,
+        source: reqwest::Error,
+    },
     #[error("{operation}: {url} answers {status}{}: {message}", asked(*tries))]
-    Refused { operation: &'static str, url: String, status: u16, tries: u32, message: String, ids: Vec<String> },
+    Refused {
+        operation: &'static str,
+        url: String,
+        status: u16,
+        tries: u32,
+        message: String,
+        ids: Vec<String>,
+    },
     #[error("{operation}: the BMC at {url} does not let user {user:?} in: {message}")]
-    Login { operation: &'static str, url: String, user: String, message: String },
+    Login {
+        operation: &'static str,
+        url: String,
+        user: String,
+        message: String,
+    },
     #[error("{operation}: the answer of {url} is larger than {limit} bytes")]
-    TooLarge { operation: &'static str, url: String, limit: usize },
+    TooLarge {
+        operation: &'static str,
+        url: String,
+        limit: usize,
+    },
     #[error("{operation}: the answer of {url} is not a JSON object")]
-    NotJson { operation: &'static str, url: String, source: Option<serde_json::Error> },
+    NotJson {
+        operation: &'static str,
+        url: String,
+        source: Option<serde_json::Error>,
+    },
     #[error("{operation}: {url} lacks {property}")]
-    Missing { operation: &'static str, url: String, property: String },
+    Missing {
+        operation: &'static str,
+        url: String,
+        property: String,
+    },
     #[error("{operation}: the task {url} ended as {state}: {message}")]
-    Task { operation: &'static str, url: String, state: String, message: String },
+    Task {
+        operation: &'static str,
+        url: String,
+        state: String,
+        message: String,
+    },
     #[error("{operation}: {url}: {last} after {} s", waited.as_secs())]
-    Slow { operation: &'static str, url: String, waited: Duration, last: String },
+    Slow {
+        operation: &'static str,
+        url: String,
+        waited: Duration,
+        last: String,
+    },
     #[error("{operation}: the BMC at {url} cannot: {why}")]
-    Unsupported { operation: &'static str, url: String, why: String },
+    Unsupported {
+        operation: &'static str,
+        url: String,
+        why: String,
+    },
 }
 
 impl Error {
@@ -89,5 +138,9 @@ impl Error {
 }
 
 fn asked(tries: u32) -> String {
-    if tries > 1 { format!(", asked {tries} times") } else { String::new() }
+    if tries > 1 {
+        format!(", asked {tries} times")
+    } else {
+        String::new()
+    }
 }

@@ -19,9 +19,15 @@ impl Client {
     pub async fn firmware(&self) -> Result<Vec<Component>, Error> {
         let operation = "read the firmware versions";
         let root = self.get(operation, "/redfish/v1/").await?;
-        let Some(path) = root.link("/UpdateService") else { return Ok(Vec::new()) };
-        let Some(service) = self.find(operation, path).await? else { return Ok(Vec::new()) };
-        let Some(path) = service.link("/FirmwareInventory") else { return Ok(Vec::new()) };
+        let Some(path) = root.link("/UpdateService") else {
+            return Ok(Vec::new());
+        };
+        let Some(service) = self.find(operation, path).await? else {
+            return Ok(Vec::new());
+        };
+        let Some(path) = service.link("/FirmwareInventory") else {
+            return Ok(Vec::new());
+        };
         let members = self.members(operation, path).await?;
         let components = members.into_iter().map(|member| Component {
             id: member.text_at("/Id").unwrap_or_default().to_string(),
@@ -37,7 +43,9 @@ impl Client {
     pub async fn update_firmware(&self, image: &str, targets: &[String]) -> Result<(), Error> {
         let operation = "update the firmware";
         let root = self.get(operation, "/redfish/v1/").await?;
-        let service = self.get(operation, root.must_link(operation, "/UpdateService")?).await?;
+        let service = self
+            .get(operation, root.must_link(operation, "/UpdateService")?)
+            .await?;
         let action = "#UpdateService.SimpleUpdate";
         let missing = || service.missing(operation, "/Actions/#UpdateService.SimpleUpdate/target");
         let target = service.action(action).ok_or_else(missing)?;

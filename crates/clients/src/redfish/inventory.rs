@@ -8,10 +8,10 @@ use model::inventory::{Boot, Cpu, Disk, Firmware, Interface, Inventory, Memory, 
 use serde_json::Value;
 use tracing::debug;
 
+use super::Error;
 use super::json::{Resource, in_use, list, number, text};
 use super::system::count;
 use super::talk::Client;
-use super::Error;
 use crate::BootMode;
 
 const OPERATION: &str = "inspect through the BMC";
@@ -20,7 +20,11 @@ impl Client {
     pub async fn inventory(&self) -> Result<Inventory, Error> {
         let system = self.system_resource(OPERATION).await?;
         let said = |pointer: &str| system.text_at(pointer).unwrap_or_default().to_string();
-        let boot_mode = system.body.get("Boot").and_then(super::boot::read_mode).unwrap_or(BootMode::Uefi);
+        let boot_mode = system
+            .body
+            .get("Boot")
+            .and_then(super::boot::read_mode)
+            .unwrap_or(BootMode::Uefi);
         let total_mib = system
             .body
             .pointer("/MemorySummary/TotalSystemMemoryGiB")
@@ -30,15 +34,26 @@ impl Client {
             interfaces: self.interfaces(&system).await?,
             cpu: self.cpu(&system).await?,
             disks: self.disks(&system).await?,
-            memory: Memory { total: total_mib.unwrap_or(0) << 20, physical_mb: total_mib },
-            bmc_address: self.config.address.host_str().map(|host| host.trim_matches(['[', ']']).to_string()),
+            memory: Memory {
+                total: total_mib.unwrap_or(0) << 20,
+                physical_mb: total_mib,
+            },
+            bmc_address: self
+                .config
+                .address
+                .host_str()
+                .map(|host| host.trim_matches(['[', ']']).to_string()),
             bmc_v6address: None,
             bmc_mac: None,
             system_vendor: SystemVendor {
                 product_name: said("/Model"),
                 serial_number: said("/SerialNumber"),
                 manufacturer: said("/Manufacturer"),
-                firmware: Firmware { vendor: said("/Manufacturer"), version: said("/BiosVersion"), build_date: String::new() },
+                firmware: Firmware {
+                    vendor: said("/Manufacturer"),
+                    version: said("/BiosVersion"),
+                    build_date: String::new(),
+                },
             },
             boot: Boot {
                 current_boot_mode: match boot_mode {
@@ -53,10 +68,14 @@ impl Client {
 
     /// Interfaces that are enabled and well, each with its burnt-in address.
     async fn interfaces(&self, system: &Resource) -> Result<Vec<Interface>, Error> {
-        let Some(path) = system.link("/EthernetInterfaces") else { return Ok(Vec::new()) };
+        let Some(path) = system.link("/EthernetInterfaces") else {
+            return Ok(Vec::new());
+        };
         let mut interfaces = Vec::new();
         for nic in self.members(OPERATION, path).await? {
-            let address = nic.text_at("/PermanentMACAddress").or_else(|| nic.text_at("/MACAddress"));
+            let address = nic
+                .text_at("/PermanentMACAddress")
+                .or_else(|| nic.text_at("/MACAddress"));
             let Some(mac) = address.and_then(|text| text.to_lowercase().parse::<Mac>().ok()) else {
                 debug!(bmc = %self.config.address, path = nic.path, "an interface without an address is left out");
                 continue;
@@ -89,20 +108,41 @@ impl Client {
             None => Vec::new(),
         };
         let is_cpu = |processor: &&Resource| {
-            processor.text_at("/ProcessorType").is_none_or(|kind| kind == "CPU") && in_use(&processor.body)
+            processor
+                .text_at("/ProcessorType")
+                .is_none_or(|kind| kind == "CPU")
+                && in_use(&processor.body)
         };
         let cpus: Vec<&Resource> = processors.iter().filter(is_cpu).collect();
-        let threads = |cpu: &&Resource| count(&cpu.body, "/TotalThreads").or_else(|| count(&cpu.body, "/TotalCores"));
+        let threads = |cpu: &&Resource| {
+            count(&cpu.body, "/TotalThreads").or_else(|| count(&cpu.body, "/TotalCores"))
+        };
         let counted: u32 = cpus.iter().filter_map(threads).sum();
         let summary = |name: &str| count(&system.body, &format!("/ProcessorSummary/{name}"));
         let first = |pointer: &str| cpus.iter().find_map(|cpu| cpu.text_at(pointer));
         Ok(Cpu {
-            model_name: first("/Model").or_else(|| system.text_at("/ProcessorSummary/Model")).unwrap_or_default().to_string(),
-            frequency: cpus.iter().find_map(|cpu| number(&cpu.body, "/MaxSpeedMHz")).map(|mhz| mhz.to_string()).unwrap_or_default(),
-            count: if counted > 0 { counted } else { summary("LogicalProcessorCount").unwrap_or(0) },
-            architecture: architecture(first("/InstructionSet"), first("/ProcessorArchitecture")).to_string(),
+            model_name: first("/Model")
+                .or_else(|| system.text_at("/ProcessorSummary/Model"))
+                .unwrap_or_default()
+                .to_string(),
+            frequency: cpus
+                .iter()
+                .find_map(|cpu| number(&cpu.body, "/MaxSpeedMHz"))
+                .map(|mhz| mhz.to_string())
+                .unwrap_or_default(),
+            count: if counted > 0 {
+                counted
+            } else {
+                summary("LogicalProcessorCount").unwrap_or(0)
+            },
+            architecture: architecture(first("/InstructionSet"), first("/ProcessorArchitecture"))
+                .to_string(),
             flags: Vec::new(),
-            socket_count: if cpus.is_empty() { summary("Count").unwrap_or(0) } else { cpus.len() as u32 },
+            socket_count: if cpus.is_empty() {
+                summary("Count").unwrap_or(0)
+            } else {
+                cpus.len() as u32
+            },
         })
     }
 
@@ -145,9 +185,14 @@ fn disk(drive: &Value, number_before: usize) -> Option<Disk> {
     }
     let said = |pointer: &str| text(drive, pointer).map(ToString::to_string);
     let naa = list(drive, "/Identifiers").iter().find(|id| {
-        matches!(text(id, "/DurableNameFormat"), Some("NAA" | "EUI" | "NGUID"))
+        matches!(
+            text(id, "/DurableNameFormat"),
+            Some("NAA" | "EUI" | "NGUID")
+        )
     });
-    let wwn = naa.and_then(|id| text(id, "/DurableName")).map(|name| format!("0x{}", name.trim_start_matches("0x").to_lowercase()));
+    let wwn = naa
+        .and_then(|id| text(id, "/DurableName"))
+        .map(|name| format!("0x{}", name.trim_start_matches("0x").to_lowercase()));
     Some(Disk {
         // Its name on the running system is not known here.
         name: said("/Name").unwrap_or_else(|| format!("drive {}", number_before + 1)),

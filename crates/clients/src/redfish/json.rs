@@ -15,11 +15,16 @@ pub struct Resource {
 impl Resource {
     /// A text that must be there. The pointer is a JSON pointer, `/Boot/BootSourceOverrideTarget`.
     pub fn text(&self, operation: &'static str, pointer: &str) -> Result<&str, Error> {
-        self.text_at(pointer).ok_or_else(|| self.missing(operation, pointer))
+        self.text_at(pointer)
+            .ok_or_else(|| self.missing(operation, pointer))
     }
 
     pub fn missing(&self, operation: &'static str, pointer: &str) -> Error {
-        Error::Missing { operation, url: self.url.clone(), property: name(pointer) }
+        Error::Missing {
+            operation,
+            url: self.url.clone(),
+            property: name(pointer),
+        }
     }
 
     pub fn text_at(&self, pointer: &str) -> Option<&str> {
@@ -32,11 +37,16 @@ impl Resource {
     }
 
     pub fn must_link(&self, operation: &'static str, pointer: &str) -> Result<&str, Error> {
-        self.link(pointer).ok_or_else(|| self.missing(operation, pointer))
+        self.link(pointer)
+            .ok_or_else(|| self.missing(operation, pointer))
     }
 
     pub fn links(&self, pointer: &str) -> Vec<String> {
-        list(&self.body, pointer).iter().filter_map(link).map(ToString::to_string).collect()
+        list(&self.body, pointer)
+            .iter()
+            .filter_map(link)
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// The target of an action, by its full name: `#ComputerSystem.Reset`.
@@ -46,21 +56,36 @@ impl Resource {
 
     /// What a property may be, where the BMC says so.
     pub fn allowable(&self, pointer: &str) -> Vec<&str> {
-        list(&self.body, &format!("{pointer}@Redfish.AllowableValues")).iter().filter_map(Value::as_str).collect()
+        list(&self.body, &format!("{pointer}@Redfish.AllowableValues"))
+            .iter()
+            .filter_map(Value::as_str)
+            .collect()
     }
 }
 
 pub fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
-    value.pointer(pointer)?.as_str().map(str::trim).filter(|text| !text.is_empty())
+    value
+        .pointer(pointer)?
+        .as_str()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
 }
 
 pub fn number(value: &Value, pointer: &str) -> Option<u64> {
     let number = value.pointer(pointer)?;
-    number.as_u64().or_else(|| number.as_f64().filter(|float| *float >= 0.0).map(|float| float as u64))
+    number.as_u64().or_else(|| {
+        number
+            .as_f64()
+            .filter(|float| *float >= 0.0)
+            .map(|float| float as u64)
+    })
 }
 
 pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 fn link(value: &Value) -> Option<&str> {
@@ -69,7 +94,8 @@ fn link(value: &Value) -> Option<&str> {
 
 /// Present and well, or silent about it. `Absent` drives and broken NICs are listed too.
 pub fn in_use(value: &Value) -> bool {
-    let enabled = text(value, "/Status/State").is_none_or(|state| matches!(state, "Enabled" | "StandbyOffline" | "Quiesced"));
+    let enabled = text(value, "/Status/State")
+        .is_none_or(|state| matches!(state, "Enabled" | "StandbyOffline" | "Quiesced"));
     let well = text(value, "/Status/Health").is_none_or(|health| health == "OK");
     enabled && well
 }
@@ -90,9 +116,20 @@ pub fn messages(body: &Value) -> (String, Vec<String>) {
         _ => extended,
     };
     let ids = extended.iter().filter_map(|info| text(info, "/MessageId"));
-    let ids: Vec<String> = ids.chain(text(error, "/code")).map(|id| clip(id, 200)).collect();
-    let texts: Vec<&str> = extended.iter().filter_map(|info| text(info, "/Message")).take(4).collect();
-    let said = if texts.is_empty() { text(error, "/message").unwrap_or_default().to_string() } else { texts.join(" ") };
+    let ids: Vec<String> = ids
+        .chain(text(error, "/code"))
+        .map(|id| clip(id, 200))
+        .collect();
+    let texts: Vec<&str> = extended
+        .iter()
+        .filter_map(|info| text(info, "/Message"))
+        .take(4)
+        .collect();
+    let said = if texts.is_empty() {
+        text(error, "/message").unwrap_or_default().to_string()
+    } else {
+        texts.join(" ")
+    };
     (clip(&said, 600), ids)
 }
 

@@ -31,7 +31,10 @@ enum State {
 
 #[derive(Debug)]
 pub enum Credential {
-    Session { token: Secret<String>, location: String },
+    Session {
+        token: Secret<String>,
+        location: String,
+    },
     Basic,
 }
 
@@ -61,10 +64,17 @@ impl Credential {
 
 impl Login {
     pub fn new(auth: Auth) -> Self {
-        Self { auth, state: State::Unknown }
+        Self {
+            auth,
+            state: State::Unknown,
+        }
     }
 
-    pub async fn credential(&mut self, client: &Client, operation: &'static str) -> Result<Option<Arc<Credential>>, Error> {
+    pub async fn credential(
+        &mut self,
+        client: &Client,
+        operation: &'static str,
+    ) -> Result<Option<Arc<Credential>>, Error> {
         if let State::Using(credential) = &self.state {
             return Ok(Some(Arc::clone(credential)));
         }
@@ -86,15 +96,28 @@ impl Login {
     }
 
     /// A request with `used` was refused, for the first time or again. Is there something else to try?
-    pub async fn refused(&mut self, client: &Client, used: Option<&Credential>, refusal: Refusal) -> bool {
-        let State::Using(current) = &self.state else { return true };
+    pub async fn refused(
+        &mut self,
+        client: &Client,
+        used: Option<&Credential>,
+        refusal: Refusal,
+    ) -> bool {
+        let State::Using(current) = &self.state else {
+            return true;
+        };
         if !used.is_some_and(|used| std::ptr::eq(used, Arc::as_ptr(current))) {
             return true; // Somebody else has logged in anew meanwhile.
         }
         match (&**current, refusal) {
             (Credential::Basic, _) => false,
             // The BMC has forgotten the session.
-            (Credential::Session { .. }, Refusal { status: 401, again: false }) => {
+            (
+                Credential::Session { .. },
+                Refusal {
+                    status: 401,
+                    again: false,
+                },
+            ) => {
                 self.state = State::Unknown;
                 true
             }
@@ -102,7 +125,13 @@ impl Login {
                 self.close(client).await;
                 true
             }
-            (Credential::Session { .. }, Refusal { status: 401, again: true }) if self.auth == Auth::Auto => {
+            (
+                Credential::Session { .. },
+                Refusal {
+                    status: 401,
+                    again: true,
+                },
+            ) if self.auth == Auth::Auto => {
                 self.state = State::Using(Arc::new(Credential::Basic));
                 true
             }
@@ -111,16 +140,30 @@ impl Login {
     }
 
     pub async fn close(&mut self, client: &Client) {
-        let State::Using(credential) = std::mem::replace(&mut self.state, State::Unknown) else { return };
-        let Credential::Session { location, .. } = &*credential else { return };
-        let ask = Ask { operation: "close the session", method: Method::DELETE, path: location, body: None, if_match: None };
+        let State::Using(credential) = std::mem::replace(&mut self.state, State::Unknown) else {
+            return;
+        };
+        let Credential::Session { location, .. } = &*credential else {
+            return;
+        };
+        let ask = Ask {
+            operation: "close the session",
+            method: Method::DELETE,
+            path: location,
+            body: None,
+            if_match: None,
+        };
         match client.once(&ask, Some(&credential), true).await {
             Ok(reply) if reply.status < 300 || matches!(reply.status, 401 | 404) => {}
-            Ok(reply) => warn!(bmc = %client.config.address, status = reply.status, "the session stays open"),
+            Ok(reply) => {
+                warn!(bmc = %client.config.address, status = reply.status, "the session stays open")
+            }
             Err(Failure::Transport(error)) => {
                 warn!(bmc = %client.config.address, error = model::chain(&error.without_url()), "the session stays open");
             }
-            Err(Failure::Final(error)) => warn!(bmc = %client.config.address, error = model::chain(&error), "the session stays open"),
+            Err(Failure::Final(error)) => {
+                warn!(bmc = %client.config.address, error = model::chain(&error), "the session stays open")
+            }
         }
     }
 }
@@ -136,8 +179,18 @@ async fn open(client: &Client, operation: &'static str) -> Result<Credential, Er
                 tokio::time::sleep(client.limits().pause).await;
                 tries += 1;
             }
-            Err(Error::Unreachable { operation, url, source, .. }) => {
-                return Err(Error::Unreachable { operation, url, tries, source });
+            Err(Error::Unreachable {
+                operation,
+                url,
+                source,
+                ..
+            }) => {
+                return Err(Error::Unreachable {
+                    operation,
+                    url,
+                    tries,
+                    source,
+                });
             }
             Err(error) => return Err(error),
         }
@@ -145,17 +198,45 @@ async fn open(client: &Client, operation: &'static str) -> Result<Credential, Er
 }
 
 async fn open_once(client: &Client, operation: &'static str) -> Result<Credential, Error> {
-    let root = Ask { operation, method: Method::GET, path: "/redfish/v1/", body: None, if_match: None };
+    let root = Ask {
+        operation,
+        method: Method::GET,
+        path: "/redfish/v1/",
+        body: None,
+        if_match: None,
+    };
     let root = exchange(client, &root).await?;
-    let sessions = root.body.pointer("/Links/Sessions/@odata.id").and_then(|path| path.as_str()).unwrap_or(SESSIONS);
-    let body = json!({"UserName": client.config.username, "Password": client.config.password.expose()});
-    let ask = Ask { operation, method: Method::POST, path: sessions, body: Some(&body), if_match: None };
+    let sessions = root
+        .body
+        .pointer("/Links/Sessions/@odata.id")
+        .and_then(|path| path.as_str())
+        .unwrap_or(SESSIONS);
+    let body =
+        json!({"UserName": client.config.username, "Password": client.config.password.expose()});
+    let ask = Ask {
+        operation,
+        method: Method::POST,
+        path: sessions,
+        body: Some(&body),
+        if_match: None,
+    };
     let reply = exchange(client, &ask).await?;
-    let missing = |property: &str| Error::Missing { operation, url: reply.url.clone(), property: property.to_string() };
-    let token = reply.header("x-auth-token").ok_or_else(|| missing("X-Auth-Token"))?;
-    let location = reply.header("location").or_else(|| reply.body.pointer("/@odata.id")?.as_str());
+    let missing = |property: &str| Error::Missing {
+        operation,
+        url: reply.url.clone(),
+        property: property.to_string(),
+    };
+    let token = reply
+        .header("x-auth-token")
+        .ok_or_else(|| missing("X-Auth-Token"))?;
+    let location = reply
+        .header("location")
+        .or_else(|| reply.body.pointer("/@odata.id")?.as_str());
     let location = location.ok_or_else(|| missing("Location"))?;
-    Ok(Credential::Session { token: Secret::new(token.to_string()), location: location.to_string() })
+    Ok(Credential::Session {
+        token: Secret::new(token.to_string()),
+        location: location.to_string(),
+    })
 }
 
 /// An exchange of the login itself: nothing is asked twice here.
@@ -166,7 +247,12 @@ async fn exchange(client: &Client, ask: &Ask<'_>) -> Result<Reply, Error> {
         Err(Failure::Final(error)) => Err(error),
         Err(Failure::Transport(error)) => {
             let url = client.url(ask.path).to_string();
-            Err(Error::Unreachable { operation: ask.operation, url, tries: 1, source: error.without_url() })
+            Err(Error::Unreachable {
+                operation: ask.operation,
+                url,
+                tries: 1,
+                source: error.without_url(),
+            })
         }
     }
 }

@@ -23,14 +23,24 @@ impl Slot {
         Self {
             id: slot.text_at("/Id").unwrap_or_default().to_string(),
             path: slot.path.clone(),
-            media_types: types.iter().filter_map(Value::as_str).map(ToString::to_string).collect(),
+            media_types: types
+                .iter()
+                .filter_map(Value::as_str)
+                .map(ToString::to_string)
+                .collect(),
             image: slot.text_at("/Image").map(ToString::to_string),
-            inserted: slot.body.get("Inserted").and_then(Value::as_bool).unwrap_or(false),
+            inserted: slot
+                .body
+                .get("Inserted")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
         }
     }
 
     pub fn takes_cds(&self) -> bool {
-        self.media_types.iter().any(|kind| matches!(kind.as_str(), "CD" | "DVD"))
+        self.media_types
+            .iter()
+            .any(|kind| matches!(kind.as_str(), "CD" | "DVD"))
     }
 }
 
@@ -54,7 +64,11 @@ impl Client {
         slots.retain(|slot| Slot::read(slot).takes_cds());
         let rank = |slot: &Resource| {
             let id = slot.text_at("/Id").unwrap_or_default();
-            quirks.first_slots.iter().position(|first| *first == id).unwrap_or(usize::MAX)
+            quirks
+                .first_slots
+                .iter()
+                .position(|first| *first == id)
+                .unwrap_or(usize::MAX)
         };
         slots.sort_by_key(rank);
         for slot in &slots {
@@ -104,7 +118,12 @@ impl Client {
         Ok(slots)
     }
 
-    async fn insert(&self, operation: &'static str, slot: &Resource, image: &str) -> Result<(), Error> {
+    async fn insert(
+        &self,
+        operation: &'static str,
+        slot: &Resource,
+        image: &str,
+    ) -> Result<(), Error> {
         let Some(target) = slot.action("#VirtualMedia.InsertMedia") else {
             return self.insert_by_patch(operation, slot, image).await;
         };
@@ -112,12 +131,19 @@ impl Client {
         let mut rounds = 0;
         let mut tries = 1;
         loop {
-            let error = match self.post(operation, target, Some(&Value::Object(body.clone()))).await {
+            let error = match self
+                .post(operation, target, Some(&Value::Object(body.clone())))
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(error) => error,
             };
             match error.status() {
-                Some(400 | 422) if rounds < INSERT_ROUNDS && add_what_is_missing(&mut body, &error, image) => rounds += 1,
+                Some(400 | 422)
+                    if rounds < INSERT_ROUNDS && add_what_is_missing(&mut body, &error, image) =>
+                {
+                    rounds += 1
+                }
                 Some(500..) if tries < SERVER_ERROR_TRIES => {
                     tries += 1;
                     tokio::time::sleep(self.limits().pause).await;
@@ -127,7 +153,12 @@ impl Client {
         }
     }
 
-    async fn insert_by_patch(&self, operation: &'static str, slot: &Resource, image: &str) -> Result<(), Error> {
+    async fn insert_by_patch(
+        &self,
+        operation: &'static str,
+        slot: &Resource,
+        image: &str,
+    ) -> Result<(), Error> {
         let body = json!({"Image": image, "Inserted": true, "WriteProtected": true});
         self.patch(operation, &slot.path, &body).await
     }
@@ -136,19 +167,31 @@ impl Client {
         let operation = "eject virtual media";
         let outcome = match slot.action("#VirtualMedia.EjectMedia") {
             Some(target) => match self.post(operation, target, None).await {
-                Err(error) if matches!(error.status(), Some(400 | 411 | 415)) => {
-                    self.post(operation, target, Some(&json!({}))).await.map(drop)
-                }
+                Err(error) if matches!(error.status(), Some(400 | 411 | 415)) => self
+                    .post(operation, target, Some(&json!({})))
+                    .await
+                    .map(drop),
                 outcome => outcome.map(drop),
             },
             // Nothing to call and nothing inside: a drive of the remote console.
             None if !Slot::read(slot).inserted => return Ok(()),
-            None => self.patch(operation, &slot.path, &json!({"Image": null, "Inserted": false})).await,
+            None => {
+                self.patch(
+                    operation,
+                    &slot.path,
+                    &json!({"Image": null, "Inserted": false}),
+                )
+                .await
+            }
         };
         match outcome {
             Err(error) if matches!(error.status(), Some(400 | 404 | 405 | 409 | 500..)) => {
                 let now = self.get(operation, &slot.path).await?;
-                if Slot::read(&now).inserted { Err(error) } else { Ok(()) }
+                if Slot::read(&now).inserted {
+                    Err(error)
+                } else {
+                    Ok(())
+                }
             }
             outcome => outcome,
         }
@@ -157,7 +200,11 @@ impl Client {
 
 /// Adds to the order what the refusal asks for; false if it asks for nothing we have.
 fn add_what_is_missing(body: &mut Map<String, Value>, error: &Error, image: &str) -> bool {
-    let protocol = if image.starts_with("https:") { "HTTPS" } else { "HTTP" };
+    let protocol = if image.starts_with("https:") {
+        "HTTPS"
+    } else {
+        "HTTP"
+    };
     let wanted: [(&str, Value); 5] = [
         ("TransferProtocolType", protocol.into()),
         ("TransferMethod", "Stream".into()),
@@ -176,11 +223,18 @@ fn add_what_is_missing(body: &mut Map<String, Value>, error: &Error, image: &str
         return true;
     }
     // Some say only that something is missing.
-    let vague = ["ActionParameterMissing", "PropertyMissing", "CreateFailedMissingReqProperties"];
+    let vague = [
+        "ActionParameterMissing",
+        "PropertyMissing",
+        "CreateFailedMissingReqProperties",
+    ];
     if !vague.iter().any(|key| error.says(key)) {
         return false;
     }
-    let next = [("TransferProtocolType", protocol), ("TransferMethod", "Stream")];
+    let next = [
+        ("TransferProtocolType", protocol),
+        ("TransferMethod", "Stream"),
+    ];
     let Some((name, value)) = next.into_iter().find(|(name, _)| !body.contains_key(*name)) else {
         return false;
     };

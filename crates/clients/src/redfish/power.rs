@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::Error;
-use crate::Power;
 use super::talk::Client;
+use crate::Power;
 
 /// What can be done to a server's power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,9 @@ impl Reset {
     /// What the power is afterwards, where that is known.
     fn leaves(self) -> Option<Power> {
         match self {
-            Self::On | Self::ForceRestart | Self::GracefulRestart | Self::PowerCycle => Some(Power::On),
+            Self::On | Self::ForceRestart | Self::GracefulRestart | Self::PowerCycle => {
+                Some(Power::On)
+            }
             Self::ForceOff | Self::GracefulShutdown => Some(Power::Off),
             Self::PushPowerButton | Self::Nmi => None,
         }
@@ -91,13 +93,26 @@ impl Client {
         loop {
             let system = self.system_resource(operation).await?;
             let action = "#ComputerSystem.Reset";
-            let target = system.action(action).ok_or_else(|| system.missing(operation, "/Actions/#ComputerSystem.Reset/target"))?;
+            let target = system.action(action).ok_or_else(|| {
+                system.missing(operation, "/Actions/#ComputerSystem.Reset/target")
+            })?;
             let allowed = system.allowable("/Actions/#ComputerSystem.Reset/ResetType");
             if !allowed.is_empty() && !allowed.contains(&reset.as_str()) {
                 let why = format!("{} is not among {}", reset.as_str(), allowed.join(", "));
-                return Err(Error::Unsupported { operation, url: system.url.clone(), why });
+                return Err(Error::Unsupported {
+                    operation,
+                    url: system.url.clone(),
+                    why,
+                });
             }
-            let error = match self.post(operation, target, Some(&json!({"ResetType": reset.as_str()}))).await {
+            let error = match self
+                .post(
+                    operation,
+                    target,
+                    Some(&json!({"ResetType": reset.as_str()})),
+                )
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(error) => error,
             };
@@ -105,7 +120,10 @@ impl Client {
                 return Err(error);
             }
             // Refused because it is so already.
-            let restarts = matches!(reset, Reset::ForceRestart | Reset::GracefulRestart | Reset::PowerCycle);
+            let restarts = matches!(
+                reset,
+                Reset::ForceRestart | Reset::GracefulRestart | Reset::PowerCycle
+            );
             if let Some(power) = reset.leaves().filter(|_| !restarts)
                 && self.power().await? == Some(power)
             {
@@ -137,7 +155,12 @@ impl Client {
             }
             if started.elapsed() >= patience {
                 let last = format!("the power is {state}, not {}", wanted.as_str());
-                return Err(Error::Slow { operation, url: system.url, waited: patience, last });
+                return Err(Error::Slow {
+                    operation,
+                    url: system.url,
+                    waited: patience,
+                    last,
+                });
             }
             tokio::time::sleep(self.limits().poll).await;
         }

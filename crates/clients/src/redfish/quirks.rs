@@ -31,8 +31,18 @@ const PLAIN: Quirks = Quirks {
 
 static ROWS: &[Quirks] = &[
     // iDRAC 10 answers on slot 1 alone; older ones have it too.
-    Quirks { name: "dell", matches: &["dell"], first_slots: &["1", "CD"], ..PLAIN },
-    Quirks { name: "hpe", matches: &["hpe", "hewlett"], first_slots: &["2"], ..PLAIN },
+    Quirks {
+        name: "dell",
+        matches: &["dell"],
+        first_slots: &["1", "CD"],
+        ..PLAIN
+    },
+    Quirks {
+        name: "hpe",
+        matches: &["hpe", "hewlett"],
+        first_slots: &["2"],
+        ..PLAIN
+    },
     // The virtual CD is a USB drive, and changing the device may turn the mode.
     Quirks {
         name: "supermicro",
@@ -50,16 +60,36 @@ static ROWS: &[Quirks] = &[
         skips_persistent_disk_in_uefi: true,
         ..PLAIN
     },
-    Quirks { name: "ami", matches: &["ami", "american megatrends"], always_enabled: true, always_mode: true, ..PLAIN },
-    Quirks { name: "asrockrack", matches: &["asrock"], always_enabled: true, always_mode: true, ..PLAIN },
+    Quirks {
+        name: "ami",
+        matches: &["ami", "american megatrends"],
+        always_enabled: true,
+        always_mode: true,
+        ..PLAIN
+    },
+    Quirks {
+        name: "asrockrack",
+        matches: &["asrock"],
+        always_enabled: true,
+        always_mode: true,
+        ..PLAIN
+    },
 ];
 
 /// The row for a vendor as a BMC names it.
 pub fn quirks_of(vendor: &str) -> &'static Quirks {
     let vendor = vendor.trim().to_lowercase();
     // `ami` is part of other words, so whole words are compared.
-    let has = |part: &str| if part.contains(' ') { vendor.contains(part) } else { words(&vendor).any(|word| word.starts_with(part) && (part != "ami" || word == "ami")) };
-    ROWS.iter().find(|row| row.matches.iter().any(|part| has(part))).unwrap_or(&PLAIN)
+    let has = |part: &str| {
+        if part.contains(' ') {
+            vendor.contains(part)
+        } else {
+            words(&vendor).any(|word| word.starts_with(part) && (part != "ami" || word == "ami"))
+        }
+    };
+    ROWS.iter()
+        .find(|row| row.matches.iter().any(|part| has(part)))
+        .unwrap_or(&PLAIN)
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

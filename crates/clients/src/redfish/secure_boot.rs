@@ -17,9 +17,19 @@ pub struct SecureBoot {
 impl Client {
     /// `None` where there is none, or no licence to see it.
     pub async fn secure_boot(&self) -> Result<Option<SecureBoot>, Error> {
-        let Some(resource) = self.secure_boot_resource("read secure boot").await? else { return Ok(None) };
-        let Some(enabled) = resource.body.get("SecureBootEnable").and_then(Value::as_bool) else { return Ok(None) };
-        let current = resource.text_at("/SecureBootCurrentBoot").map(|text| text == "Enabled");
+        let Some(resource) = self.secure_boot_resource("read secure boot").await? else {
+            return Ok(None);
+        };
+        let Some(enabled) = resource
+            .body
+            .get("SecureBootEnable")
+            .and_then(Value::as_bool)
+        else {
+            return Ok(None);
+        };
+        let current = resource
+            .text_at("/SecureBootCurrentBoot")
+            .map(|text| text == "Enabled");
         Ok(Some(SecureBoot { enabled, current }))
     }
 
@@ -27,18 +37,35 @@ impl Client {
     pub async fn set_secure_boot(&self, enable: bool) -> Result<bool, Error> {
         let operation = "set secure boot";
         let url = self.config.address.to_string();
-        let none = || Error::Unsupported { operation, url, why: "it has no secure boot".to_string() };
-        let resource = self.secure_boot_resource(operation).await?.ok_or_else(none)?;
+        let none = || Error::Unsupported {
+            operation,
+            url,
+            why: "it has no secure boot".to_string(),
+        };
+        let resource = self
+            .secure_boot_resource(operation)
+            .await?
+            .ok_or_else(none)?;
         if resource.body.get("SecureBootEnable") == Some(&Value::Bool(enable)) {
             return Ok(false);
         }
-        self.patch(operation, &resource.path, &json!({"SecureBootEnable": enable})).await?;
+        self.patch(
+            operation,
+            &resource.path,
+            &json!({"SecureBootEnable": enable}),
+        )
+        .await?;
         Ok(true)
     }
 
-    async fn secure_boot_resource(&self, operation: &'static str) -> Result<Option<Resource>, Error> {
+    async fn secure_boot_resource(
+        &self,
+        operation: &'static str,
+    ) -> Result<Option<Resource>, Error> {
         let system = self.system_resource(operation).await?;
-        let Some(path) = system.link("/SecureBoot") else { return Ok(None) };
+        let Some(path) = system.link("/SecureBoot") else {
+            return Ok(None);
+        };
         match self.find(operation, path).await {
             Err(error) if error.status() == Some(403) => Ok(None),
             outcome => outcome,

@@ -28,11 +28,26 @@ pub enum Quantity {
 
 /// Where each quantity is found: resource, list, property, name.
 const PLACES: &[(&str, &str, &str, Quantity)] = &[
-    ("/Thermal", "/Temperatures", "/ReadingCelsius", Quantity::Celsius),
+    (
+        "/Thermal",
+        "/Temperatures",
+        "/ReadingCelsius",
+        Quantity::Celsius,
+    ),
     ("/Thermal", "/Fans", "/Reading", Quantity::Rpm),
     ("/Power", "/Voltages", "/ReadingVolts", Quantity::Volts),
-    ("/Power", "/PowerControl", "/PowerConsumedWatts", Quantity::Watts),
-    ("/Power", "/PowerSupplies", "/PowerInputWatts", Quantity::Watts),
+    (
+        "/Power",
+        "/PowerControl",
+        "/PowerConsumedWatts",
+        Quantity::Watts,
+    ),
+    (
+        "/Power",
+        "/PowerSupplies",
+        "/PowerInputWatts",
+        Quantity::Watts,
+    ),
 ];
 
 impl Client {
@@ -44,8 +59,12 @@ impl Client {
             let chassis = self.get(operation, &path).await?;
             let id = chassis.text_at("/Id").unwrap_or_default();
             for place in ["/Thermal", "/Power"] {
-                let Some(path) = chassis.link(place) else { continue };
-                let Some(resource) = self.find(operation, path).await? else { continue };
+                let Some(path) = chassis.link(place) else {
+                    continue;
+                };
+                let Some(resource) = self.find(operation, path).await? else {
+                    continue;
+                };
                 readings.extend(read(id, place, &resource.body));
             }
         }
@@ -63,8 +82,15 @@ fn read(chassis: &str, place: &str, body: &Value) -> Vec<Reading> {
             let percent = text(sensor, "/ReadingUnits") == Some("Percent");
             readings.push(Reading {
                 chassis: chassis.to_string(),
-                name: text(sensor, "/Name").or_else(|| text(sensor, "/MemberId")).unwrap_or("unnamed").to_string(),
-                quantity: if percent { Quantity::Percent } else { *quantity },
+                name: text(sensor, "/Name")
+                    .or_else(|| text(sensor, "/MemberId"))
+                    .unwrap_or("unnamed")
+                    .to_string(),
+                quantity: if percent {
+                    Quantity::Percent
+                } else {
+                    *quantity
+                },
                 value: sensor.pointer(property).and_then(Value::as_f64),
                 health: text(sensor, "/Status/Health").map(ToString::to_string),
             });

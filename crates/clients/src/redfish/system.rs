@@ -35,7 +35,10 @@ impl Client {
         let operation = "read the system";
         let system = self.system_resource(operation).await?;
         let text = |pointer: &str| system.text_at(pointer).map(ToString::to_string);
-        let boot = system.body.get("Boot").ok_or_else(|| system.missing(operation, "/Boot"))?;
+        let boot = system
+            .body
+            .get("Boot")
+            .ok_or_else(|| system.missing(operation, "/Boot"))?;
         if system.action("#ComputerSystem.Reset").is_none() {
             return Err(system.missing(operation, "/Actions/#ComputerSystem.Reset/target"));
         }
@@ -101,11 +104,17 @@ impl Client {
                 (Some(last), others) => Err(Error::Unsupported {
                     operation,
                     url: self.url(systems).to_string(),
-                    why: format!("it has {} systems, such as {last}, and none was chosen", others + 1),
+                    why: format!(
+                        "it has {} systems, such as {last}, and none was chosen",
+                        others + 1
+                    ),
                 }),
             }
         };
-        self.system_path.get_or_try_init(|| found).await.map(String::as_str)
+        self.system_path
+            .get_or_try_init(|| found)
+            .await
+            .map(String::as_str)
     }
 
     /// Managers of the system. They are missing while some BMCs start, so that is worth another look.
@@ -116,7 +125,9 @@ impl Client {
             let paths = system.links("/Links/ManagedBy");
             match paths.is_empty() {
                 false => break paths,
-                true if tries >= self.limits().tries => return Err(system.missing(operation, "/Links/ManagedBy")),
+                true if tries >= self.limits().tries => {
+                    return Err(system.missing(operation, "/Links/ManagedBy"));
+                }
                 true => tokio::time::sleep(self.limits().pause).await,
             }
             tries += 1;

@@ -46,7 +46,12 @@ pub struct Reply {
 
 impl Reply {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty())
+        self.headers
+            .get(name)?
+            .to_str()
+            .ok()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
     }
 }
 
@@ -57,7 +62,11 @@ impl Client {
         let address = config.address.to_string();
         let origin = config.address.origin();
         let same_origin = redirect::Policy::custom(move |attempt| {
-            if attempt.previous().len() > 3 || attempt.url().origin() != origin { attempt.stop() } else { attempt.follow() }
+            if attempt.previous().len() > 3 || attempt.url().origin() != origin {
+                attempt.stop()
+            } else {
+                attempt.follow()
+            }
         });
         let builder = reqwest::Client::builder()
             .connect_timeout(config.limits.connect)
@@ -73,13 +82,24 @@ impl Client {
             Verify::Nobody => builder.tls_danger_accept_invalid_certs(true),
             Verify::Pem(pem) => {
                 let read = reqwest::Certificate::from_pem_bundle(pem);
-                let certificates = read.map_err(|source| Error::Certificates { address: address.clone(), source })?;
+                let certificates = read.map_err(|source| Error::Certificates {
+                    address: address.clone(),
+                    source,
+                })?;
                 builder.tls_certs_only(certificates)
             }
         };
-        let http = builder.build().map_err(|source| Error::Prepare { address, source })?;
+        let http = builder
+            .build()
+            .map_err(|source| Error::Prepare { address, source })?;
         let login = Mutex::new(Login::new(config.auth));
-        Ok(Self { config, http, login, system_path: OnceCell::new(), quirks: OnceCell::new() })
+        Ok(Self {
+            config,
+            http,
+            login,
+            system_path: OnceCell::new(),
+            quirks: OnceCell::new(),
+        })
     }
 
     pub fn limits(&self) -> &Limits {
@@ -89,9 +109,12 @@ impl Client {
     /// The URL of a path on this BMC. What a BMC sends as an address elsewhere is read as a path here.
     pub(super) fn url(&self, path: &str) -> Url {
         let mut url = self.config.address.clone();
-        let path = Url::parse(path).map_or_else(|_| path.to_string(), |absolute| absolute.path().to_string());
+        let path = Url::parse(path)
+            .map_or_else(|_| path.to_string(), |absolute| absolute.path().to_string());
         let path = path.split('#').next().unwrap_or_default();
-        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+        let (path, query) = path
+            .split_once('?')
+            .map_or((path, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
         url
@@ -113,7 +136,10 @@ impl Client {
                     continue;
                 }
                 Ok(reply) if matches!(reply.status, 401 | 403) && refusals < 2 => {
-                    let refusal = Refusal { status: reply.status, again: refusals > 0 };
+                    let refusal = Refusal {
+                        status: reply.status,
+                        again: refusals > 0,
+                    };
                     refusals += 1;
                     if !self.log_in_again(credential.as_deref(), refusal).await {
                         return Err(self.refused(ask, &reply, tries));
@@ -121,7 +147,9 @@ impl Client {
                     continue;
                 }
                 Ok(reply) => match not_yet(&ask.method, &reply) {
-                    Some(pause) if tries < limits.tries => (format!("status {}", reply.status), pause),
+                    Some(pause) if tries < limits.tries => {
+                        (format!("status {}", reply.status), pause)
+                    }
                     Some(_) | None => return Err(self.refused(ask, &reply, tries)),
                 },
                 Err(Failure::Transport(error)) => {
@@ -130,7 +158,12 @@ impl Client {
                     if !again || tries >= limits.tries {
                         let url = self.url(ask.path).to_string();
                         let source = error.without_url();
-                        return Err(Error::Unreachable { operation: ask.operation, url, tries, source });
+                        return Err(Error::Unreachable {
+                            operation: ask.operation,
+                            url,
+                            tries,
+                            source,
+                        });
                     }
                     (model::chain(&error), None)
                 }
@@ -152,7 +185,10 @@ impl Client {
         identity: bool,
     ) -> Result<Reply, Failure> {
         let url = self.url(ask.path);
-        let mut request = self.http.request(ask.method.clone(), url.clone()).header("OData-Version", "4.0");
+        let mut request = self
+            .http
+            .request(ask.method.clone(), url.clone())
+            .header("OData-Version", "4.0");
         if identity {
             request = request.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
@@ -160,7 +196,9 @@ impl Client {
             request = request.header(IF_MATCH, tag);
         }
         if let Some(body) = ask.body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+            request = request
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.to_string());
         }
         if let Some(credential) = credential {
             request = credential.sign(request, &self.config);
@@ -176,7 +214,13 @@ impl Client {
         let url = self.url(ask.path).to_string();
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        let too_large = || Failure::Final(Error::TooLarge { operation: ask.operation, url: url.clone(), limit });
+        let too_large = || {
+            Failure::Final(Error::TooLarge {
+                operation: ask.operation,
+                url: url.clone(),
+                limit,
+            })
+        };
         let mut bytes = Vec::new();
         let mut stream = response.bytes_stream();
         while let Some(chunk) = stream.next().await {
@@ -190,15 +234,25 @@ impl Client {
             Ok(body) => body,
             Err(_) if bytes.is_empty() => Value::Null,
             // What a refusal says need not be JSON; where a resource was asked for, it must be.
-            Err(_) if status >= 300 => {
-                Value::String(clip(&String::from_utf8_lossy(&bytes[..bytes.len().min(2048)]), 300))
-            }
+            Err(_) if status >= 300 => Value::String(clip(
+                &String::from_utf8_lossy(&bytes[..bytes.len().min(2048)]),
+                300,
+            )),
             Err(_) if ask.method != Method::GET => Value::Null,
             Err(source) => {
-                return Err(Failure::Final(Error::NotJson { operation: ask.operation, url, source: Some(source) }));
+                return Err(Failure::Final(Error::NotJson {
+                    operation: ask.operation,
+                    url,
+                    source: Some(source),
+                }));
             }
         };
-        Ok(Reply { status, url, headers, body })
+        Ok(Reply {
+            status,
+            url,
+            headers,
+            body,
+        })
     }
 
     pub(super) fn refused(&self, ask: &Ask<'_>, reply: &Reply, tries: u32) -> Error {
@@ -209,9 +263,21 @@ impl Client {
         }
         let (operation, url) = (ask.operation, reply.url.clone());
         if reply.status == 401 {
-            return Error::Login { operation, url, user: self.config.username.clone(), message };
+            return Error::Login {
+                operation,
+                url,
+                user: self.config.username.clone(),
+                message,
+            };
         }
-        Error::Refused { operation, url, status: reply.status, tries, message, ids }
+        Error::Refused {
+            operation,
+            url,
+            status: reply.status,
+            tries,
+            message,
+            ids,
+        }
     }
 
     /// The credential to use now. The first asker logs in; the others wait for that.
@@ -241,9 +307,16 @@ pub enum Failure {
 }
 
 /// Is the BMC not ready, so that asking again later helps? Perhaps it says when.
-#[expect(clippy::option_option, reason = "whether to ask again, and when if it says so")]
+#[expect(
+    clippy::option_option,
+    reason = "whether to ask again, and when if it says so"
+)]
 fn not_yet(method: &Method, reply: &Reply) -> Option<Option<Duration>> {
-    const NOT_READY: [&str; 3] = ["SYS518", "ServiceTemporarilyUnavailable", "ServiceInUnknownState"];
+    const NOT_READY: [&str; 3] = [
+        "SYS518",
+        "ServiceTemporarilyUnavailable",
+        "ServiceInUnknownState",
+    ];
     let (_, ids) = messages(&reply.body);
     let says = |key: &str| ids.iter().any(|id| id.ends_with(key));
     let reading = method == Method::GET;
@@ -251,7 +324,10 @@ fn not_yet(method: &Method, reply: &Reply) -> Option<Option<Duration>> {
     let again = NOT_READY.iter().any(|key| says(key))
         || matches!(reply.status, 429 | 503)
         || (reading && (reply.status >= 500 || says("InvalidOperationForSystemState")));
-    let after = reply.header("retry-after").and_then(|text| text.parse().ok()).map(|seconds: u64| seconds.min(60));
+    let after = reply
+        .header("retry-after")
+        .and_then(|text| text.parse().ok())
+        .map(|seconds: u64| seconds.min(60));
     again.then_some(after.map(Duration::from_secs))
 }
 

@@ -1,6 +1,7 @@
 //! Fields of the API's objects as tables: since which version, how read, how written.
 
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
 use super::cell::Cell;

@@ -138,11 +138,6 @@ impl Node {
         }
     }
 
-    /// What people call it: the name, or the uuid where there is none.
-    pub fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.uuid.to_string())
-    }
-
     /// Tells its life what was changed about it: interfaces and settings count from the next operation on.
     pub fn settle(&mut self, defaults: Settings) {
         let flag = |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_bool);
@@ -213,7 +208,7 @@ impl Row for Node {
 }
 
 /// The name under which the node of an instance is found.
-pub fn instance_key(instance: &str) -> String {
+fn instance_key(instance: &str) -> String {
     format!("instance/{instance}")
 }
 

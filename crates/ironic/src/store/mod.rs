@@ -21,7 +21,7 @@ use redb::{Database, ReadableDatabase};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::record::Record;
-pub use tables::{Table, Tables};
+pub use tables::Tables;
 use writer::{Job, Writer};
 
 /// What went wrong with the file.
@@ -132,23 +132,6 @@ impl Store {
         let read = || -> Result<_, redb::Error> {
             let table = self.database.begin_read()?.open_table(writer::DOCUMENTS)?;
             Ok(table.get(key)?.map(|value| value.value().to_vec()))
-        };
-        read().map_err(|source| self.unreadable(source))
-    }
-
-    /// All documents whose key begins with `prefix`, in order.
-    pub fn documents(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        let read = || -> Result<_, redb::Error> {
-            let table = self.database.begin_read()?.open_table(writer::DOCUMENTS)?;
-            let mut found = Vec::new();
-            for entry in table.range(prefix..)? {
-                let (key, value) = entry?;
-                if !key.value().starts_with(prefix) {
-                    break;
-                }
-                found.push((key.value().to_owned(), value.value().to_vec()));
-            }
-            Ok(found)
         };
         read().map_err(|source| self.unreadable(source))
     }

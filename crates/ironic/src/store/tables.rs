@@ -94,10 +94,6 @@ impl<T: Row> Table<T> {
         self.rows.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     pub fn of(&self, owner: Uuid) -> impl Iterator<Item = &Arc<T>> {
         self.by_owner.range((owner, 0)..=(owner, u64::MAX)).filter_map(|(_, id)| self.rows.get(id))
     }

@@ -9,7 +9,6 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tracing::error;
-use uuid::Uuid;
 
 use super::{Change, Error, Tables};
 use crate::record::{Allocation, Node, Port, Portgroup, Record, Row};
@@ -194,9 +193,4 @@ fn decode(key: &str, value: &[u8]) -> Result<Record, serde_json::Error> {
         Allocation::KIND => read::<Allocation>(value).map(Into::into),
         other => Err(serde::de::Error::custom(format!("no kind of record is called {other:?}"))),
     }
-}
-
-/// The key of a document of a node.
-pub(crate) fn document(kind: &str, node: Uuid) -> String {
-    format!("{kind}/{node}")
 }

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use axum::http::Method;
 use uuid::Uuid;
 
-use super::collection;
 use super::fault::Fault;
 use super::field::{self, View};
 use super::request::{Reply, Request};
@@ -189,14 +188,8 @@ pub async fn change(
     find(service, request, &uuid.to_string())
 }
 
-/// Whether all keys of a body are known, for those that look at them one by one.
+/// A boolean of a body, where it is there.
 pub fn flag(body: &Object, key: &str) -> Result<Option<bool>, Fault> {
     let value = body.get(key).unwrap_or(&serde_json::Value::Null);
     super::value::optional_boolean(value).map_err(|problem| Fault::bad_request(format!("{key}: {problem}")))
-}
-
-/// Ready-made list for parts of a node that this service has none of.
-pub fn empty_list(request: &Request, kind: &str) -> Result<Reply, Fault> {
-    collection::limit(request, 1000)?;
-    Ok(Reply::ok(&serde_json::json!({kind: []})))
 }

@@ -1,0 +1,5 @@
+//! The client against a BMC that answers whatever a test wants.
+
+mod fake;
+mod server;
+mod talking;

@@ -1,0 +1,216 @@
+//! The running service: its listener, its connections, its signals.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, error, info, warn};
+
+use crate::api::{self, Auth, Service, Users};
+use crate::conductor::{self, Conductor};
+use crate::config::{self, Config};
+use crate::driver::{Driver, fake};
+use crate::store::{self, Store};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    #[error("could not open the state")]
+    Store(#[from] store::Error),
+    #[error("could not listen on {address}")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("could not read {path}")]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{path} cannot be used for authentication:\n  {}", problems.join("\n  "))]
+    Users { path: PathBuf, problems: Vec<String> },
+    #[error("{path} is not a PEM file of what it should hold")]
+    Pem { path: PathBuf, source: rustls::pki_types::pem::Error },
+    #[error("certificate and key do not make a TLS server")]
+    Tls(#[source] rustls::Error),
+    #[error("could not watch for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT. SIGHUP reads users and certificates anew.
+pub async fn run(path: &Path) -> Result<(), Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut end = signal(SignalKind::terminate()).map_err(Error::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
+    let mut reload = signal(SignalKind::hangup()).map_err(Error::Signals)?;
+    let config = Config::load(path)?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| Error::Listen { address: config.listen, source })?;
+    let server = Server::start(&config).await?;
+    let address = listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
+    info!(%address, tls = config.tls.is_some(), state = %config.state.display(), "serving");
+    let serving = server.serve(listener, async {
+        loop {
+            tokio::select! {
+                _ = end.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = reload.recv() => match Config::load(path).map_err(Error::from).and_then(|config| server.reload(&config)) {
+                    Ok(()) => info!("users and certificates were read anew; other settings need a restart"),
+                    Err(error) => error!(error = model::chain(&error), "reload; all stays as it was"),
+                }
+            }
+        }
+    });
+    serving.await;
+    info!("stopping");
+    server.stop().await;
+    Ok(())
+}
+
+/// The service without its listener.
+pub struct Server {
+    service: Arc<Service>,
+    tls: Option<RwLock<Arc<ServerConfig>>>,
+}
+
+impl Server {
+    pub async fn start(config: &Config) -> Result<Self, Error> {
+        let auth = auth(config)?;
+        let tls = tls(config)?.map(RwLock::new);
+        let path = config.state.clone();
+        let opened = tokio::task::spawn_blocking(move || Store::open(&path)).await;
+        let store = Arc::new(opened.expect("opening the store does not panic")?);
+        let options = conductor::Options {
+            host: config.host.clone(),
+            group: config.conductor_group.clone(),
+            timers: config.timers.clone(),
+            defaults: config.defaults,
+            most_deploys: config.max_concurrent_deploy,
+            most_cleans: config.max_concurrent_clean,
+        };
+        let fake = Driver::Fake(fake::Fake::new(config.fake.clone()));
+        let conductor = Conductor::start(Arc::clone(&store), fake, options).await?;
+        let options = api::Options {
+            public_endpoint: config.public_endpoint.clone(),
+            max_limit: config.max_limit,
+            tls: tls.is_some(),
+            ramdisk_endpoints: config.ramdisk_endpoints,
+        };
+        Ok(Self { service: Service::new(store, conductor, options, auth), tls })
+    }
+
+    /// The API as a service, for those who bring their own connections.
+    pub fn router(&self) -> Router {
+        api::router(Arc::clone(&self.service))
+    }
+
+    fn reload(&self, config: &Config) -> Result<(), Error> {
+        let (auth, new) = (auth(config)?, tls(config)?);
+        self.service.set_auth(auth);
+        if let (Some(tls), Some(new)) = (&self.tls, new) {
+            *tls.write().unwrap_or_else(PoisonError::into_inner) = new;
+        }
+        Ok(())
+    }
+
+    /// Serves until `stop`, and then until the requests in progress are answered.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let app = self.router();
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let grace = GracefulShutdown::new();
+        tokio::pin!(stop);
+        loop {
+            let place = Arc::clone(&places).acquire_owned();
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = async { (place.await, listener.accept().await) } => accepted,
+            };
+            match accepted {
+                (Ok(place), Ok((stream, peer))) => {
+                    _ = stream.set_nodelay(true);
+                    let (app, watcher) = (app.clone(), grace.watcher());
+                    let acceptor = self.tls.as_ref().map(|tls| {
+                        TlsAcceptor::from(Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner)))
+                    });
+                    tokio::spawn(async move {
+                        match acceptor {
+                            None => talk(stream, app, watcher, place).await,
+                            Some(tls) => match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
+                                Ok(Ok(stream)) => talk(stream, app, watcher, place).await,
+                                Ok(Err(error)) => debug!(%peer, %error, "TLS handshake"),
+                                Err(_) => debug!(%peer, "TLS handshake took too long"),
+                            },
+                        }
+                    });
+                }
+                (_, Err(error)) => {
+                    warn!(%error, "accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                (Err(_), _) => unreachable!("the places are never closed"),
+            }
+        }
+        drop(listener);
+        if tokio::time::timeout(GRACE, grace.shutdown()).await.is_err() {
+            warn!("some clients did not finish in time");
+        }
+    }
+
+    pub async fn stop(&self) {
+        self.service.conductor.stop(GRACE).await;
+    }
+}
+
+const MOST_CONNECTIONS: usize = 4096;
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const HEADER_TIME: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(5);
+
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    app: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+    place: OwnedSemaphorePermit,
+) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    if let Err(error) = watcher.watch(connection).await {
+        debug!(%error, "connection");
+    }
+    drop(place);
+}
+
+fn auth(config: &Config) -> Result<Auth, Error> {
+    let Some(path) = &config.htpasswd else { return Ok(Auth::None) };
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    let users = Users::parse(&text).map_err(|problems| Error::Users { path: path.clone(), problems })?;
+    Ok(Auth::Basic(Arc::new(users)))
+}
+
+fn tls(config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
+    let Some(tls) = &config.tls else { return Ok(None) };
+    let bad = |path: &PathBuf| {
+        let path = path.clone();
+        move |source| Error::Pem { path, source }
+    };
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(&tls.certificate)
+        .and_then(Iterator::collect)
+        .map_err(bad(&tls.certificate))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(bad(&tls.key))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .map_err(Error::Tls)?;
+    Ok(Some(Arc::new(config)))
+}

@@ -1,0 +1,1 @@
+//! Virtual IPs, load balancing and DNS on every node, in one process.

@@ -1,0 +1,303 @@
+//! `plinth lab`: the rack on one Linux machine.
+
+mod fault;
+mod status;
+
+use std::io::{IsTerminal, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use lab::control::{Answer, Request};
+use lab::hardware::Firmware;
+use lab::rack;
+use lab::server::chassis::Reset;
+use lab::state::{Dir, Found};
+use lab::up;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Bring up a rack of servers, powered off, each behind its BMC
+    ///
+    /// Examples:
+    ///   plinth lab up --rack-only
+    ///   plinth lab up --rack-only --servers 100 --kind sim
+    ///   plinth lab up --rack-only --firmware bios --vendor idrac
+    #[command(verbatim_doc_comment)]
+    Up(Up),
+    /// Show the lab's servers: BMC addresses, MACs, power, boot device, media, console
+    Status {
+        #[command(flatten)]
+        at: At,
+        #[arg(short, long, value_enum, default_value_t = Output::Table)]
+        /// As a table, or as JSON for programs
+        output: Output,
+    },
+    /// Print what a server has written to its serial console
+    Console {
+        #[command(flatten)]
+        at: At,
+        /// The server's name
+        name: String,
+        /// Go on printing as more comes
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Press a server's power button, or cut its power, from outside its BMC
+    Power {
+        #[command(flatten)]
+        at: At,
+        /// The server's name
+        name: String,
+        action: PowerAction,
+    },
+    /// Break something on purpose, see what is broken, mend it
+    #[command(subcommand)]
+    Fault(fault::Command),
+    /// Run a command inside the lab's network namespace, where the BMCs answer
+    ///
+    /// Example: plinth lab exec -- curl -k https://10.120.0.10/redfish/v1/
+    #[command(verbatim_doc_comment)]
+    Exec {
+        #[command(flatten)]
+        at: At,
+        /// The command and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Take the lab down and leave nothing behind
+    Down {
+        #[command(flatten)]
+        at: At,
+    },
+    /// Say what this machine can and cannot do for a lab
+    Doctor,
+    /// Run a lab's process; `lab up` starts it
+    #[command(hide = true)]
+    Run {
+        #[command(flatten)]
+        at: At,
+    },
+}
+
+#[derive(Args)]
+pub struct At {
+    /// The lab's directory
+    #[arg(long, default_value = "/var/lib/plinth/lab", env = "PLINTH_LAB_DIR")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Up {
+    #[command(flatten)]
+    at: At,
+    /// Only the rack: networks, site services and servers, no cluster
+    #[arg(long, required = true)]
+    rack_only: bool,
+    /// A name, for more than one lab on a machine
+    #[arg(long, default_value = "plinth")]
+    name: String,
+    /// How many servers
+    #[arg(long, default_value_t = 4)]
+    servers: u16,
+    /// QEMU machines, or simulated ones of which hundreds fit
+    #[arg(long, value_enum, default_value_t = ServerKind::Qemu)]
+    kind: ServerKind,
+    /// The servers' firmware
+    #[arg(long, value_enum, default_value_t = FirmwareKind::Uefi)]
+    firmware: FirmwareKind,
+    /// Whose BMCs to imitate, quirks included: generic, idrac, ilo or supermicro
+    #[arg(long, default_value = "generic")]
+    vendor: String,
+    /// Processors of each server
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// Memory of each server, in MiB
+    #[arg(long, default_value_t = 2048)]
+    memory: u64,
+    /// Disks of each server
+    #[arg(long, default_value_t = 1)]
+    disks: u8,
+    /// Size of each disk, in GiB; only what is written takes room
+    #[arg(long, default_value_t = 20)]
+    disk_size: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ServerKind {
+    Qemu,
+    Sim,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum FirmwareKind {
+    Uefi,
+    Bios,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Output {
+    Table,
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PowerAction {
+    On,
+    Off,
+    Reset,
+}
+
+pub fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Up(args) => bring_up(&args),
+        Command::Status { at, output } => show_status(&at, output),
+        Command::Console { at, name, follow } => console(&at, &name, follow),
+        Command::Power { at, name, action } => {
+            let reset = match action {
+                PowerAction::On => Reset::On,
+                PowerAction::Off => Reset::ForceOff,
+                PowerAction::Reset => Reset::ForceRestart,
+            };
+            ask(
+                &at,
+                &Request::Power {
+                    server: name,
+                    reset,
+                },
+            )
+            .map(drop)
+        }
+        Command::Fault(command) => fault::run(command),
+        Command::Exec { at, command } => exec(&at, &command),
+        Command::Down { at } => {
+            let name = runtime()?.block_on(up::down(&at.dir()?))?;
+            println!("lab {name} is down");
+            Ok(())
+        }
+        Command::Doctor => doctor(),
+        Command::Run { at } => Ok(lab::daemon::run(&at.dir()?)?),
+    }
+}
+
+impl At {
+    fn dir(&self) -> Result<Dir> {
+        Ok(Dir::new(&self.dir).map_err(up::Error::from)?)
+    }
+}
+
+fn bring_up(args: &Up) -> Result<()> {
+    debug_assert!(args.rack_only, "clap requires it");
+    let options = rack::Options {
+        name: args.name.clone(),
+        servers: args.servers,
+        kind: match args.kind {
+            ServerKind::Qemu => rack::Kind::Qemu,
+            ServerKind::Sim => rack::Kind::Sim,
+        },
+        firmware: match args.firmware {
+            FirmwareKind::Uefi => Firmware::Uefi,
+            FirmwareKind::Bios => Firmware::Bios,
+        },
+        vendor: args.vendor.clone(),
+        cpus: args.cpus,
+        memory_mib: args.memory,
+        disks: args.disks,
+        disk_gib: args.disk_size,
+    };
+    let dir = args.at.dir()?;
+    let mut run =
+        std::process::Command::new(std::env::current_exe().context("find our own program")?);
+    run.args(["--log", "info", "lab", "run", "--dir"])
+        .arg(dir.path());
+    runtime()?.block_on(up::up(&dir, &options, run, |line| println!("{line}")))?;
+    show_status(&args.at, Output::Table)
+}
+
+fn show_status(at: &At, output: Output) -> Result<()> {
+    let Answer::Status(status) = ask(at, &Request::Status)? else {
+        bail!("the lab answered something else")
+    };
+    match output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&status)?),
+        Output::Table => status::print(&status),
+    }
+    Ok(())
+}
+
+fn console(at: &At, name: &str, follow: bool) -> Result<()> {
+    let dir = at.dir()?;
+    let Found::Living(record) = dir.look().map_err(up::Error::from)? else {
+        return Err(up::Error::NoLab(dir.path().to_path_buf()).into());
+    };
+    if !record
+        .rack
+        .places
+        .iter()
+        .any(|place| place.hardware.name == name)
+    {
+        bail!(
+            "no server {name:?} in lab {}; `plinth lab status` lists them",
+            record.rack.name
+        );
+    }
+    let path = dir.console(name);
+    let mut file = std::fs::File::open(&path)
+        .with_context(|| format!("open {}; has {name} been on?", path.display()))?;
+    let mut out = std::io::stdout().lock();
+    loop {
+        std::io::copy(&mut file, &mut out).context("print the console")?;
+        out.flush()?;
+        if !follow || !matches!(dir.look(), Ok(Found::Living(_))) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        // A console that was begun anew is shorter than what we have read.
+        if file.metadata()?.len() < file.stream_position()? {
+            file.seek(SeekFrom::Start(0))?;
+        }
+    }
+}
+
+fn exec(at: &At, command: &[String]) -> Result<()> {
+    let dir = at.dir()?;
+    let Found::Living(record) = dir.look().map_err(up::Error::from)? else {
+        return Err(up::Error::NoLab(dir.path().to_path_buf()).into());
+    };
+    let namespace = linux::netns::Namespace::open(&record.rack.namespace)?;
+    namespace.enter()?;
+    let (program, args) = command.split_first().expect("clap requires one");
+    let error = std::process::Command::new(program).args(args).exec();
+    Err(error).with_context(|| format!("run {program}"))
+}
+
+fn doctor() -> Result<()> {
+    let checks = runtime()?.block_on(lab::doctor::examine());
+    let (good, bad) = if std::io::stdout().is_terminal() {
+        ("\x1b[32mok\x1b[0m   ", "\x1b[31mno\x1b[0m   ")
+    } else {
+        ("ok   ", "no   ")
+    };
+    for check in checks {
+        println!(
+            "{} {}: {}",
+            if check.good { good } else { bad },
+            check.name,
+            check.finding
+        );
+    }
+    Ok(())
+}
+
+fn ask(at: &At, request: &Request) -> Result<Answer> {
+    Ok(runtime()?.block_on(up::ask(&at.dir()?, request))?)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")
+}
