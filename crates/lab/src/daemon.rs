@@ -377,11 +377,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 impl Unit {
     async fn faults_changed(&mut self) -> Answer {
-        let down = self
-            .server
-            .faults()
-            .in_force(|kind| (kind == FaultKind::BmcDown).then_some(()))
-            .is_some();
+        let down = self.server.faults().holds(FaultKind::BmcDown);
         if let Err(error) = self.port.set_down(down).await {
             return Answer::Refused(model::chain(&error));
         }

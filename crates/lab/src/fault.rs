@@ -265,6 +265,18 @@ impl Faults {
         None
     }
 
+    /// As [`Self::strikes`], for a kind without parameters.
+    pub fn hits(&self, wanted: Kind) -> bool {
+        self.strikes(|kind| (kind == wanted).then_some(()))
+            .is_some()
+    }
+
+    /// As [`Self::in_force`], for a kind without parameters.
+    pub fn holds(&self, wanted: Kind) -> bool {
+        self.in_force(|kind| (kind == wanted).then_some(()))
+            .is_some()
+    }
+
     /// Whether a lasting fault is in force; does not count.
     pub fn in_force<T>(&self, pick: impl Fn(Kind) -> Option<T>) -> Option<T> {
         self.lock()
@@ -284,9 +296,7 @@ mod tests {
     use super::*;
 
     fn ignores_reset(faults: &Faults) -> bool {
-        faults
-            .strikes(|kind| (kind == Kind::IgnoresReset).then_some(()))
-            .is_some()
+        faults.hits(Kind::IgnoresReset)
     }
 
     #[test]

@@ -71,12 +71,7 @@ pub fn log_in(bmc: &Bmc, headers: &HeaderMap, path: &str) -> Result<(), Problem>
         if !sessions.admit(Instant::now(), token.to_str().unwrap_or_default()) {
             return Err(Problem::new(&m::NO_VALID_SESSION, &[]));
         }
-        if bmc
-            .server
-            .faults()
-            .strikes(|kind| (kind == Kind::DropsSessions).then_some(()))
-            .is_some()
-        {
+        if bmc.server.faults().hits(Kind::DropsSessions) {
             sessions.forget_all();
             return Err(Problem::new(&m::NO_VALID_SESSION, &[]));
         }

@@ -24,10 +24,7 @@ pub fn render_nic(bmc: &Bmc, number: usize) -> Option<Value> {
     let unplugged = Kind::LinkDown {
         network: nic.network,
     };
-    let unplugged = bmc
-        .server
-        .faults()
-        .in_force(|kind| (kind == unplugged).then_some(()));
+    let unplugged = bmc.server.faults().holds(unplugged);
     Some(json!({
         "@odata.type": "#EthernetInterface.v1_11_0.EthernetInterface",
         "Id": format!("{}{}", bmc.personality.nic, number + 1),
@@ -35,7 +32,7 @@ pub fn render_nic(bmc: &Bmc, number: usize) -> Option<Value> {
         "Description": format!("On the {} network", nic.network),
         "MACAddress": nic.mac.to_string(),
         "PermanentMACAddress": nic.mac.to_string(),
-        "LinkStatus": if unplugged.is_some() { "LinkDown" } else { "LinkUp" },
+        "LinkStatus": if unplugged { "LinkDown" } else { "LinkUp" },
         "SpeedMbps": 1000,
         "FullDuplex": true,
         "InterfaceEnabled": true,

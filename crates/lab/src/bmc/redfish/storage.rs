@@ -35,11 +35,8 @@ pub fn render(bmc: &Bmc) -> Value {
 }
 
 fn disk_health(bmc: &Bmc) -> &'static str {
-    let broken = bmc
-        .server
-        .faults()
-        .in_force(|kind| (kind == Kind::DiskErrors).then_some(()));
-    if broken.is_some() { "Critical" } else { "OK" }
+    let broken = bmc.server.faults().holds(Kind::DiskErrors);
+    if broken { "Critical" } else { "OK" }
 }
 
 pub fn render_drive(bmc: &Bmc, number: usize) -> Option<Value> {

@@ -225,11 +225,7 @@ async fn put_in(bmc: &Bmc, order: Order) -> Result<(), Problem> {
     let verify_certificate = order
         .verify_certificate
         .unwrap_or(bmc.memory().verify_certificate);
-    let corrupt = bmc
-        .server
-        .faults()
-        .strikes(|kind| (kind == Kind::CorruptsTransfer).then_some(()))
-        .is_some();
+    let corrupt = bmc.server.faults().hits(Kind::CorruptsTransfer);
     let wanted = Wanted {
         address: &order.address,
         user: order.user.as_deref(),

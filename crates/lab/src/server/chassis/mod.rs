@@ -245,16 +245,10 @@ impl Chassis {
             State::On { .. } => Power::On,
             State::Stopping { .. } => Power::PoweringOff,
         };
-        let lies = self
-            .faults
-            .in_force(|kind| (kind == Kind::LiesAboutPower).then_some(()));
+        let lies = self.faults.holds(Kind::LiesAboutPower);
         View {
             power,
-            reported_power: if lies.is_some() {
-                power.inverted()
-            } else {
-                power
-            },
+            reported_power: if lies { power.inverted() } else { power },
             boot: self.boot,
             http_uri: self.http_uri.clone(),
             firmware: self.wanted.firmware,
@@ -321,11 +315,7 @@ impl Chassis {
         if reset == Reset::Nmi && off {
             return Err(Refusal::NeedsPower(reset));
         }
-        if self
-            .faults
-            .strikes(|kind| (kind == Kind::IgnoresReset).then_some(()))
-            .is_some()
-        {
+        if self.faults.hits(Kind::IgnoresReset) {
             return Ok(vec![]);
         }
         let starts = match reset {
@@ -386,11 +376,7 @@ impl Chassis {
             self.wires = wires.clone();
             actions.push(Action::Wire(wires));
         }
-        if self
-            .faults
-            .strikes(|kind| (kind == Kind::LosesPower).then_some(()))
-            .is_some()
-        {
+        if self.faults.hits(Kind::LosesPower) {
             actions.extend(self.stop(AfterOff::StayOff));
         }
         actions
@@ -490,21 +476,11 @@ impl Chassis {
         self.boots += 1;
         self.bios.append(&mut self.bios_pending);
         let mut actions = vec![];
-        if self.media.is_some()
-            && self
-                .faults
-                .strikes(|kind| (kind == Kind::EjectsMedia).then_some(()))
-                .is_some()
-        {
+        if self.media.is_some() && self.faults.hits(Kind::EjectsMedia) {
             self.media = None;
             actions.push(Action::Unload);
         }
-        if self.boot.is_some()
-            && self
-                .faults
-                .strikes(|kind| (kind == Kind::ForgetsBootOverride).then_some(()))
-                .is_some()
-        {
+        if self.boot.is_some() && self.faults.hits(Kind::ForgetsBootOverride) {
             self.boot = None;
         }
         let loops = self.faults.strikes(|kind| {

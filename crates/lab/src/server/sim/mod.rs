@@ -271,7 +271,5 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Whether data on its way to this server is to be changed.
 fn corrupts(faults: &Faults) -> bool {
-    faults
-        .strikes(|kind| (kind == Kind::CorruptsTransfer).then_some(()))
-        .is_some()
+    faults.hits(Kind::CorruptsTransfer)
 }
