@@ -2,6 +2,7 @@
 
 pub mod inventory;
 mod mac;
+pub mod root_device;
 mod secret;
 
 pub use mac::{Mac, ParseMacError};
