@@ -16,6 +16,7 @@ mod date;
 pub mod fat;
 pub mod iso;
 mod layout;
+pub mod qcow2;
 
 pub use boot::{BootIso, BootIsoError, MARKER, boot_iso};
 pub use layout::{Content, Extent, Layout, Piece, WriteError};

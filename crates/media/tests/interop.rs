@@ -271,3 +271,81 @@ fn cpio_lists_every_kind_of_entry() {
         assert!(found, "{mode}{name} in\n{listing}");
     }
 }
+
+/// Data, holes, zeroes and a ragged end: what a published image has.
+fn disk() -> Vec<u8> {
+    let mut disk = vec![0; 5 << 20];
+    for (index, byte) in disk[1 << 20..2 << 20].iter_mut().enumerate() {
+        *byte = (index * 7 % 251) as u8;
+    }
+    disk[3 << 20..(3 << 20) + 70_000].fill(0xa5);
+    disk.extend([1; 512]);
+    disk
+}
+
+fn unpack(path: &Path) -> Vec<u8> {
+    let mut image = media::qcow2::Image::open(std::fs::File::open(path).unwrap()).unwrap();
+    let mut disk = vec![0; image.size() as usize];
+    let mut buffer = vec![0; image.cluster_size()];
+    for cluster in 0..image.clusters() {
+        let start = cluster as usize * buffer.len();
+        match image.read(cluster, &mut buffer).unwrap() {
+            media::qcow2::Cluster::Zero => {}
+            media::qcow2::Cluster::Data { len } => {
+                disk[start..start + len].copy_from_slice(&buffer[..len])
+            }
+        }
+    }
+    disk
+}
+
+#[test]
+fn qcow2_images_of_qemu_img_read_as_the_disk_they_were_made_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let raw = dir.path().join("disk.raw");
+    std::fs::write(&raw, disk()).unwrap();
+    let raw = raw.to_str().unwrap();
+    for (name, options) in [
+        ("plain", &[][..]),
+        ("old", &["-o", "compat=0.10"]),
+        ("zlib", &["-c"]),
+        ("zstd", &["-c", "-o", "compression_type=zstd"]),
+        ("small clusters", &["-o", "cluster_size=512"]),
+        ("large clusters", &["-c", "-o", "cluster_size=2M"]),
+        ("lazy", &["-o", "lazy_refcounts=on,preallocation=metadata"]),
+    ] {
+        let path = dir.path().join(name.replace(' ', "-"));
+        let arguments = [
+            &["convert", "-f", "raw", "-O", "qcow2"],
+            options,
+            &[raw, path.to_str().unwrap()],
+        ]
+        .concat();
+        run("qemu-utils", "qemu-img", &arguments);
+        assert!(unpack(&path) == disk(), "{name}");
+    }
+}
+
+#[test]
+fn a_qcow2_image_over_another_is_not_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, over) = (dir.path().join("base"), dir.path().join("over"));
+    run(
+        "qemu-utils",
+        "qemu-img",
+        &["create", "-f", "qcow2", base.to_str().unwrap(), "1M"],
+    );
+    let arguments = [
+        "create",
+        "-f",
+        "qcow2",
+        "-b",
+        base.to_str().unwrap(),
+        "-F",
+        "qcow2",
+        over.to_str().unwrap(),
+    ];
+    run("qemu-utils", "qemu-img", &arguments);
+    let error = media::qcow2::Image::open(std::fs::File::open(&over).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("a backing file"), "{error}");
+}
