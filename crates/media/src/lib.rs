@@ -11,6 +11,7 @@
 //! ```
 
 mod boot;
+pub mod config_drive;
 pub mod cpio;
 mod date;
 pub mod fat;

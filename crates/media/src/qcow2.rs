@@ -174,7 +174,7 @@ impl<R: Read + Seek> Image<R> {
         if entry & ZERO != 0 || offset == 0 {
             return Ok(Cluster::Zero);
         }
-        if offset % self.cluster_size() as u64 != 0 {
+        if !offset.is_multiple_of(self.cluster_size() as u64) {
             return Err(Error::Damaged("a cluster does not begin where clusters do"));
         }
         // The last cluster of a file may be cut at the end of the disk.

@@ -292,7 +292,7 @@ fn unpack(path: &Path) -> Vec<u8> {
         match image.read(cluster, &mut buffer).unwrap() {
             media::qcow2::Cluster::Zero => {}
             media::qcow2::Cluster::Data { len } => {
-                disk[start..start + len].copy_from_slice(&buffer[..len])
+                disk[start..start + len].copy_from_slice(&buffer[..len]);
             }
         }
     }

@@ -4,3 +4,4 @@ pub mod dhcp;
 pub mod dns;
 pub mod ipmi;
 pub mod tftp;
+pub mod vrrp;

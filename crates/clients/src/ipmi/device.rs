@@ -40,7 +40,7 @@ impl DeviceId {
                 major & 0x7f,
                 (minor >> 4).min(9) * 10 + (minor & 0x0f).min(9),
             ),
-            ipmi_version: version << 4 | version >> 4,
+            ipmi_version: version.rotate_left(4),
             manufacturer: u32::from_le_bytes([*m0, *m1, m2 & 0x0f, 0]),
             product: u16::from_le_bytes([*p0, *p1]),
         })

@@ -131,6 +131,18 @@ impl Client {
         Ok(members)
     }
 
+    /// The members of a collection that need not exist although it is linked.
+    pub(super) async fn members_if_any(
+        &self,
+        operation: &'static str,
+        path: &str,
+    ) -> Result<Vec<Resource>, Error> {
+        match self.members(operation, path).await {
+            Err(error) if matches!(error.status(), Some(404 | 405 | 501)) => Ok(Vec::new()),
+            outcome => outcome,
+        }
+    }
+
     pub(super) async fn member_paths(
         &self,
         operation: &'static str,

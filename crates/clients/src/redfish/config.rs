@@ -49,7 +49,7 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How often a BMC that is not ready is asked.
     pub tries: u32,
-    /// The pause between; it grows by half each time, up to ten times itself.
+    /// The pause between; it grows by half each time, up to three times itself.
     pub pause: Duration,
     /// How often a server is looked at until it has the power state that was asked for.
     pub poll: Duration,

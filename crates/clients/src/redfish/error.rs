@@ -83,9 +83,8 @@ impl Error {
     /// Can asking again later help, with nothing changed?
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Slow { .. } => true,
             // ManagedBy and the like are missing while a BMC starts.
-            Self::Missing { .. } => true,
+            Self::Unreachable { .. } | Self::Slow { .. } | Self::Missing { .. } => true,
             Self::Refused { status, .. } => *status >= 500 || matches!(status, 409 | 429),
             Self::Address { .. }
             | Self::Certificates { .. }

@@ -28,7 +28,7 @@ impl Client {
         let Some(path) = service.link("/FirmwareInventory") else {
             return Ok(Vec::new());
         };
-        let members = self.members(operation, path).await?;
+        let members = self.members_if_any(operation, path).await?;
         let components = members.into_iter().map(|member| Component {
             id: member.text_at("/Id").unwrap_or_default().to_string(),
             name: member.text_at("/Name").map(ToString::to_string),

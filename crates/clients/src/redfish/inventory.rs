@@ -6,7 +6,7 @@
 use model::Mac;
 use model::inventory::{Boot, Cpu, Disk, Firmware, Interface, Inventory, Memory, SystemVendor};
 use serde_json::Value;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Error;
 use super::json::{Resource, in_use, list, number, text};
@@ -72,7 +72,7 @@ impl Client {
             return Ok(Vec::new());
         };
         let mut interfaces = Vec::new();
-        for nic in self.members(OPERATION, path).await? {
+        for nic in self.find_members(path).await? {
             let address = nic
                 .text_at("/PermanentMACAddress")
                 .or_else(|| nic.text_at("/MACAddress"));
@@ -104,7 +104,7 @@ impl Client {
 
     async fn cpu(&self, system: &Resource) -> Result<Cpu, Error> {
         let processors = match system.link("/Processors") {
-            Some(path) => self.members(OPERATION, path).await?,
+            Some(path) => self.find_members(path).await?,
             None => Vec::new(),
         };
         let is_cpu = |processor: &&Resource| {
@@ -168,10 +168,15 @@ impl Client {
         Ok(disks)
     }
 
-    /// Members of a collection that need not exist though it is linked.
+    /// Members of a collection, as far as the BMC can tell: a part it stumbles over is left out, and said.
     async fn find_members(&self, path: &str) -> Result<Vec<Resource>, Error> {
         match self.members(OPERATION, path).await {
-            Err(error) if matches!(error.status(), Some(404 | 405 | 501)) => Ok(Vec::new()),
+            Err(
+                error @ (Error::Refused { .. } | Error::Missing { .. } | Error::NotJson { .. }),
+            ) => {
+                warn!(bmc = %self.config.address, error = model::chain(&error), "a part of the inventory is left out");
+                Ok(Vec::new())
+            }
             outcome => outcome,
         }
     }

@@ -109,7 +109,6 @@ impl Login {
             return true; // Somebody else has logged in anew meanwhile.
         }
         match (&**current, refusal) {
-            (Credential::Basic, _) => false,
             // The BMC has forgotten the session.
             (
                 Credential::Session { .. },
@@ -135,7 +134,9 @@ impl Login {
                 self.state = State::Using(Arc::new(Credential::Basic));
                 true
             }
-            (Credential::Session { .. }, Refusal { again: true, .. }) => false,
+            (Credential::Basic, _) | (Credential::Session { .. }, Refusal { again: true, .. }) => {
+                false
+            }
         }
     }
 
@@ -156,13 +157,13 @@ impl Login {
         match client.once(&ask, Some(&credential), true).await {
             Ok(reply) if reply.status < 300 || matches!(reply.status, 401 | 404) => {}
             Ok(reply) => {
-                warn!(bmc = %client.config.address, status = reply.status, "the session stays open")
+                warn!(bmc = %client.config.address, status = reply.status, "the session stays open");
             }
             Err(Failure::Transport(error)) => {
                 warn!(bmc = %client.config.address, error = model::chain(&error.without_url()), "the session stays open");
             }
             Err(Failure::Final(error)) => {
-                warn!(bmc = %client.config.address, error = model::chain(&error), "the session stays open")
+                warn!(bmc = %client.config.address, error = model::chain(&error), "the session stays open");
             }
         }
     }

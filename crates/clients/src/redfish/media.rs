@@ -131,18 +131,17 @@ impl Client {
         let mut rounds = 0;
         let mut tries = 1;
         loop {
-            let error = match self
+            let Err(error) = self
                 .post(operation, target, Some(&Value::Object(body.clone())))
                 .await
-            {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
+            else {
+                return Ok(());
             };
             match error.status() {
                 Some(400 | 422)
                     if rounds < INSERT_ROUNDS && add_what_is_missing(&mut body, &error, image) =>
                 {
-                    rounds += 1
+                    rounds += 1;
                 }
                 Some(500..) if tries < SERVER_ERROR_TRIES => {
                     tries += 1;

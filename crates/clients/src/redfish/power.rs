@@ -105,16 +105,15 @@ impl Client {
                     why,
                 });
             }
-            let error = match self
+            let Err(error) = self
                 .post(
                     operation,
                     target,
                     Some(&json!({"ResetType": reset.as_str()})),
                 )
                 .await
-            {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
+            else {
+                return Ok(());
             };
             if !matches!(error.status(), Some(400 | 409)) {
                 return Err(error);

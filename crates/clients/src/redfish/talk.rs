@@ -121,14 +121,16 @@ impl Client {
     }
 
     /// Asks until there is an answer that is not "not yet". A refusal is an error.
+    ///
+    /// What it awaits is boxed: this is part of every future of the client.
     pub(super) async fn ask(&self, ask: &Ask<'_>) -> Result<Reply, Error> {
         let limits = &self.config.limits;
         let mut refusals = 0;
         let mut identity = true;
         let mut tries = 1;
         loop {
-            let credential = self.credential(ask.operation).await?;
-            let outcome = self.once(ask, credential.as_deref(), identity).await;
+            let credential = Box::pin(self.credential(ask.operation)).await?;
+            let outcome = Box::pin(self.once(ask, credential.as_deref(), identity)).await;
             let (why, pause) = match outcome {
                 Ok(reply) if reply.status < 300 => return Ok(reply),
                 Ok(reply) if reply.status == 406 && identity => {
@@ -141,7 +143,7 @@ impl Client {
                         again: refusals > 0,
                     };
                     refusals += 1;
-                    if !self.log_in_again(credential.as_deref(), refusal).await {
+                    if !Box::pin(self.log_in_again(credential.as_deref(), refusal)).await {
                         return Err(self.refused(ask, &reply, tries));
                     }
                     continue;
@@ -332,7 +334,7 @@ fn not_yet(method: &Method, reply: &Reply) -> Option<Option<Duration>> {
 }
 
 fn grown(pause: Duration, tries: u32) -> Duration {
-    pause.mul_f64(1.5_f64.powi(tries.min(20) as i32 - 1).min(10.0))
+    pause.mul_f64(1.5_f64.powi(tries.min(20) as i32 - 1).min(3.0))
 }
 
 /// A rack that lost power must not ask all at once.

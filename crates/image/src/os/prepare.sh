@@ -101,7 +101,7 @@ DefaultDependencies=no
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-ExecStart=/bin/sh -c 'exec >/dev/console 2>&1; journalctl -b --no-pager -o cat -t ignition -t systemd | tail -n 40; echo "BOOT FAILED, see above (Ignition or the root file system); restarting in 5 minutes."; sleep 300; systemctl --force reboot'
+ExecStart=/bin/sh -c 'exec >/dev/console 2>&1; journalctl -b --no-pager -o cat -t systemd -p warning | tail -n 12; journalctl -b --no-pager -o cat -t ignition | tail -n 25; echo "BOOT FAILED, see above (Ignition or the root file system); restarting in 5 minutes."; sleep 300; systemctl --force reboot'
 END
 
 # Only this lets the running system forget the first boot.

@@ -59,7 +59,7 @@ async fn a_reset_the_bmc_does_not_list_is_not_sent() {
         (seen.path == SYSTEM).then(|| {
             system_with(|system| {
                 system["Actions"]["#ComputerSystem.Reset"]["ResetType@Redfish.AllowableValues"] =
-                    json!(["On", "ForceOff"])
+                    json!(["On", "ForceOff"]);
             })
         })
     })
@@ -190,7 +190,7 @@ async fn a_server_in_its_self_test_is_asked_again() {
 async fn boot_settings_are_changed_where_they_live() {
     let bmc = Fake::start(|seen| match (seen.method.as_str(), seen.path.as_str()) {
         ("GET", SYSTEM) => Some(system_with(|system| {
-            system["@Redfish.Settings"] = json!({"SettingsObject": {"@odata.id": "/settings"}})
+            system["@Redfish.Settings"] = json!({"SettingsObject": {"@odata.id": "/settings"}});
         })),
         ("GET", "/settings") => Some(ok(json!({"Boot": {}}))),
         _ => None,

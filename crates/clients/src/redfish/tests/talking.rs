@@ -225,7 +225,8 @@ async fn a_bmc_that_accepts_and_says_nothing_runs_into_the_time_limit() {
 
 #[tokio::test]
 async fn etags_are_sent_back_in_the_form_that_is_taken() {
-    let wants: [(&str, fn(Option<&str>) -> bool, usize); 3] = [
+    type Takes = fn(Option<&str>) -> bool;
+    let wants: [(&str, Takes, usize); 3] = [
         ("as given", |tag| tag == Some("W/\"5\""), 1),
         ("strong", |tag| tag == Some("\"5\""), 2),
         ("none", |tag| tag.is_none(), 3),

@@ -1,0 +1,608 @@
+//! The virtual router itself (RFC 9568, section 6).
+
+mod config;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use model::Mac;
+
+use super::{Advertisement, Priority, Version};
+pub use config::{Announce, Config, Preempt};
+pub use report::Report;
+use report::Reports;
+
+/// One virtual router on one link.
+#[derive(Debug)]
+pub struct Router {
+    config: Config,
+    link_up: bool,
+    listened: bool,
+    reports: Reports,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Stopped,
+    /// A required check fails, or there is no carrier.
+    Unfit,
+    Listening {
+        until: Instant,
+        /// Who the address answers from.
+        claimed: Option<Mac>,
+        leader: Option<Leader>,
+    },
+    Backup {
+        down_at: Instant,
+        leader: Option<Leader>,
+        patience: Patience,
+    },
+    /// Has spoken, and waits for a better answer.
+    Candidate { win_at: Instant },
+    Active {
+        advertise_at: Instant,
+        announce_at: Instant,
+        burst_left: u8,
+    },
+}
+
+/// The active router as last heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leader {
+    pub from: IpAddr,
+    pub priority: Priority,
+    pub interval: Duration,
+    pub heard: Instant,
+}
+
+/// What a backup has against a lesser active router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// It has not heard one.
+    Fresh,
+    Since(Instant),
+    /// It gave up the address itself, and does not want it back while another holds it.
+    Yielded,
+}
+
+#[derive(Debug, Clone)]
+pub enum Event {
+    Start,
+    Stop,
+    Heard {
+        from: IpAddr,
+        advertisement: Advertisement,
+    },
+    /// An ARP frame for the address from a MAC that is not ours.
+    Claimed {
+        by: Mac,
+    },
+    /// `None`: must not hold the address.
+    PriorityChanged(Option<Priority>),
+    Link {
+        up: bool,
+    },
+    /// Let another have it: the planned move.
+    Resign,
+    Timer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Send(Advertisement),
+    TakeVip,
+    DropVip,
+    /// Tell the link where the address is.
+    Announce,
+    /// Ask the link who has the address.
+    Probe,
+    Report(Report),
+    Changed {
+        from: Role,
+        to: Role,
+        why: Why,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    Stopped,
+    Unfit,
+    Listening,
+    Backup,
+    Candidate,
+    Active,
+}
+
+/// The reason of a change, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    #[error("started")]
+    Started,
+    #[error("stopped")]
+    Stopped,
+    #[error("heard out the link")]
+    Listened,
+    #[error("the active router fell silent")]
+    Silence,
+    #[error("nobody better answered")]
+    Won,
+    #[error("{from} has priority {}", priority.0)]
+    Better { from: IpAddr, priority: Priority },
+    #[error("a required check fails")]
+    CheckFailed,
+    #[error("the link is down")]
+    LinkDown,
+    #[error("fit again")]
+    Recovered,
+    #[error("asked to resign")]
+    Resigned,
+    #[error("ran late: others may have taken over")]
+    Overslept,
+    #[error("owns the address")]
+    Owner,
+}
+
+impl Router {
+    /// With the link up until told otherwise.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            link_up: true,
+            listened: false,
+            reports: Reports::default(),
+            state: State::Stopped,
+        }
+    }
+
+    pub fn handle(&mut self, now: Instant, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Start => self.start(now, &mut actions),
+            Event::Stop => self.leave(State::Stopped, Why::Stopped, &mut actions),
+            Event::Heard {
+                from,
+                advertisement,
+            } => self.heard(now, from, &advertisement, &mut actions),
+            Event::Claimed { by } => self.claimed(now, by, &mut actions),
+            Event::PriorityChanged(priority) => self.reprioritise(now, priority, &mut actions),
+            Event::Link { up } => self.link(now, up, &mut actions),
+            Event::Resign => self.resign(now, &mut actions),
+            Event::Timer => self.timer(now, &mut actions),
+        }
+        actions
+    }
+
+    /// When to send [`Event::Timer`], if at all.
+    pub fn wake_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Stopped | State::Unfit => None,
+            State::Listening { until, .. } => Some(until),
+            State::Backup { down_at, .. } => Some(down_at),
+            State::Candidate { win_at } => Some(win_at),
+            State::Active {
+                advertise_at,
+                announce_at,
+                ..
+            } => Some(advertise_at.min(announce_at)),
+        }
+    }
+
+    pub fn role(&self) -> Role {
+        match self.state {
+            State::Stopped => Role::Stopped,
+            State::Unfit => Role::Unfit,
+            State::Listening { .. } => Role::Listening,
+            State::Backup { .. } => Role::Backup,
+            State::Candidate { .. } => Role::Candidate,
+            State::Active { .. } => Role::Active,
+        }
+    }
+
+    /// Whom a backup follows.
+    pub fn leader(&self) -> Option<Leader> {
+        match self.state {
+            State::Listening { leader, .. } | State::Backup { leader, .. } => leader,
+            State::Stopped | State::Unfit | State::Candidate { .. } | State::Active { .. } => None,
+        }
+    }
+
+    /// `None` while a required check fails.
+    pub fn priority(&self) -> Option<Priority> {
+        self.config.priority
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What every advertisement and timer is reckoned with, while fit.
+    fn own(&self) -> Priority {
+        self.config.priority.unwrap_or(Priority::RESIGN)
+    }
+
+    fn start(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self.role() == Role::Stopped {
+            self.enter(now, Why::Started, actions);
+        }
+    }
+
+    /// From outside into the election, or to its edge.
+    fn enter(&mut self, now: Instant, why: Why, actions: &mut Vec<Action>) {
+        if !self.link_up {
+            return self.turn(State::Unfit, Why::LinkDown, actions);
+        }
+        let Some(priority) = self.config.priority else {
+            return self.turn(State::Unfit, Why::CheckFailed, actions);
+        };
+        if priority == Priority::OWNER {
+            return self.win(now, Why::Owner, actions);
+        }
+        if self.listened || self.config.listen.is_zero() {
+            let down_at = now + self.config.down_interval(priority, self.config.interval);
+            return self.turn(State::backup(down_at, None), why, actions);
+        }
+        let until = now + self.config.listen;
+        let listening = State::Listening {
+            until,
+            claimed: None,
+            leader: None,
+        };
+        self.turn(listening, why, actions);
+        actions.push(Action::Probe);
+    }
+
+    fn heard(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        heard: &Advertisement,
+        actions: &mut Vec<Action>,
+    ) {
+        if heard.id != self.config.id || self.role() == Role::Stopped {
+            return;
+        }
+        if let Some(report) = self.objection(from, heard) {
+            actions.extend(self.reports.due(now, report).map(Action::Report));
+            return;
+        }
+        let own = self.own();
+        let fit = self.role() != Role::Unfit;
+        if fit && heard.priority == own {
+            let equal = self.reports.due(now, Report::EqualPriority { from });
+            actions.extend(equal.map(Action::Report));
+        }
+        let leader = Leader {
+            from,
+            priority: heard.priority,
+            interval: heard.interval,
+            heard: now,
+        };
+        let resigned = heard.priority == Priority::RESIGN;
+        let down_at = now + self.config.down_interval(own, heard.interval);
+        let better = (heard.priority, from) > (own, self.config.source);
+        let why = Why::Better {
+            from,
+            priority: heard.priority,
+        };
+        let contest = self.config.contest();
+        let burst = self.config.announce.burst;
+        match &mut self.state {
+            State::Stopped | State::Unfit => {}
+            State::Listening { leader: known, .. } => *known = (!resigned).then_some(leader),
+            State::Backup { .. } => self.follow(now, leader),
+            State::Candidate { .. } if better => {
+                self.turn(State::backup(down_at, Some(leader)), why, actions);
+            }
+            State::Candidate { win_at } => {
+                // Say it again for the one who has just spoken, but do not let the lesser put off the end.
+                *win_at = (*win_at).min(now + contest);
+                if !resigned {
+                    actions.push(self.advertise());
+                }
+            }
+            State::Active { .. } if better => {
+                actions.push(Action::DropVip);
+                self.turn(State::backup(down_at, Some(leader)), why, actions);
+            }
+            State::Active {
+                advertise_at,
+                announce_at,
+                burst_left,
+            } => {
+                *advertise_at = now + self.config.interval;
+                if !resigned {
+                    // It may have told the link that the address is there: tell it otherwise.
+                    *burst_left = burst;
+                    *announce_at = (*announce_at).min(now + contest);
+                }
+                actions.push(self.advertise());
+            }
+        }
+    }
+
+    /// What makes an advertisement under our id not one of our virtual router's.
+    fn objection(&self, from: IpAddr, heard: &Advertisement) -> Option<Report> {
+        let ours = &self.config;
+        let stranger = heard
+            .addresses
+            .first()
+            .filter(|_| !ours.addresses.iter().all(|address| heard.addresses.contains(address)));
+        if from == ours.source {
+            return Some(Report::OwnAddress(from));
+        }
+        if let Some(&address) = stranger {
+            return Some(Report::ForeignId { from, address });
+        }
+        if heard.version != ours.version {
+            let theirs = heard.version;
+            return Some(Report::OtherVersion { from, theirs });
+        }
+        if heard.authentication != ours.authentication {
+            return Some(Report::Password { from });
+        }
+        // RFC 3768, 7.1; version 3 learns the interval instead.
+        (ours.version == Version::V2 && heard.interval != ours.interval).then_some(
+            Report::Interval {
+                from,
+                theirs: heard.interval,
+                ours: ours.interval,
+            },
+        )
+    }
+
+    /// A backup hears the active router.
+    fn follow(&mut self, now: Instant, heard: Leader) {
+        let own = self.own();
+        let down_at_after = now + self.config.down_interval(own, heard.interval);
+        let hurry_at = now + self.config.hurry(own, heard.interval);
+        let (preempt, swift) = (self.config.preempt, self.config.swift);
+        let State::Backup {
+            down_at,
+            leader,
+            patience,
+        } = &mut self.state
+        else {
+            return;
+        };
+        if heard.priority == Priority::RESIGN {
+            *down_at = (*down_at).min(hurry_at);
+            return;
+        }
+        *leader = Some(heard);
+        if heard.priority >= own {
+            *patience = Patience::Fresh;
+            *down_at = down_at_after;
+            return;
+        }
+        if *patience == Patience::Fresh {
+            *patience = Patience::Since(now);
+        }
+        let may_preempt = match (preempt, *patience) {
+            (Preempt::Never, _) | (_, Patience::Yielded) => false,
+            (Preempt::AtOnce, _) => true,
+            (Preempt::After(delay), Patience::Since(since)) => now >= since + delay,
+            (Preempt::After(_), Patience::Fresh) => false,
+        };
+        if !may_preempt {
+            *down_at = down_at_after;
+        } else if swift {
+            *down_at = (*down_at).min(hurry_at);
+        }
+        // Otherwise the RFCs let the timer run out.
+    }
+
+    fn claimed(&mut self, now: Instant, by: Mac, actions: &mut Vec<Action>) {
+        let gap = self.config.announce.gap;
+        match &mut self.state {
+            State::Listening { claimed, .. } => *claimed = Some(by),
+            State::Active {
+                announce_at,
+                burst_left,
+                ..
+            } => {
+                // At most one answer per gap: the other side may be doing the same.
+                *announce_at = (*announce_at).min(now + gap);
+                *burst_left = (*burst_left).max(1);
+                let contested = self.reports.due(now, Report::Contested { by });
+                actions.extend(contested.map(Action::Report));
+            }
+            State::Stopped | State::Unfit | State::Backup { .. } | State::Candidate { .. } => {}
+        }
+    }
+
+    fn reprioritise(
+        &mut self,
+        now: Instant,
+        priority: Option<Priority>,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.config.priority == priority {
+            return;
+        }
+        let was_fit = self.config.priority.is_some();
+        self.config.priority = priority;
+        if self.role() == Role::Stopped {
+            return;
+        }
+        if priority.is_none() {
+            return self.leave(State::Unfit, Why::CheckFailed, actions);
+        }
+        if !was_fit {
+            return self.enter(now, Why::Recovered, actions);
+        }
+        if let State::Active { advertise_at, .. } = &mut self.state {
+            *advertise_at = now + self.config.interval;
+            actions.push(self.advertise());
+        }
+    }
+
+    fn link(&mut self, now: Instant, up: bool, actions: &mut Vec<Action>) {
+        if self.link_up == up {
+            return;
+        }
+        self.link_up = up;
+        match self.role() {
+            Role::Stopped => {}
+            Role::Unfit => self.enter(now, Why::Recovered, actions),
+            Role::Listening | Role::Backup | Role::Candidate | Role::Active => {
+                self.leave(State::Unfit, Why::LinkDown, actions);
+            }
+        }
+    }
+
+    fn resign(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let State::Active { .. } = self.state else {
+            return;
+        };
+        // Long enough that any other comes first; if there is none, we take it back.
+        let down_at = now + self.config.down_interval(self.own(), self.config.interval);
+        let yielded = State::Backup {
+            down_at,
+            leader: None,
+            patience: Patience::Yielded,
+        };
+        self.leave(yielded, Why::Resigned, actions);
+    }
+
+    /// Gives up whatever part was played; others need not wait for silence.
+    fn leave(&mut self, to: State, why: Why, actions: &mut Vec<Action>) {
+        let (held, spoke) = match self.state {
+            State::Stopped | State::Unfit | State::Listening { .. } | State::Backup { .. } => {
+                (false, false)
+            }
+            State::Candidate { .. } => (false, true),
+            State::Active { .. } => (true, true),
+        };
+        if held {
+            actions.push(Action::DropVip);
+        }
+        if spoke {
+            actions.push(Action::Send(self.config.advertisement(Priority::RESIGN)));
+        }
+        self.turn(to, why, actions);
+    }
+
+    fn timer(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        match self.state {
+            State::Stopped | State::Unfit => {}
+            State::Listening {
+                until,
+                claimed,
+                leader,
+            } if now >= until => self.heard_out(now, claimed, leader, actions),
+            State::Backup { down_at, .. } if now >= down_at => {
+                self.stand(now, Why::Silence, actions);
+            }
+            State::Candidate { win_at } if now >= win_at + self.config.interval => {
+                self.stand(now, Why::Overslept, actions);
+            }
+            State::Candidate { win_at } if now >= win_at => self.win(now, Why::Won, actions),
+            State::Active { advertise_at, .. } if now >= self.lost_at(advertise_at) => {
+                actions.push(Action::DropVip);
+                self.stand(now, Why::Overslept, actions);
+            }
+            State::Active { .. } => self.keep(now, actions),
+            State::Listening { .. } | State::Backup { .. } | State::Candidate { .. } => {}
+        }
+    }
+
+    fn heard_out(
+        &mut self,
+        now: Instant,
+        claimed: Option<Mac>,
+        leader: Option<Leader>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.listened = true;
+        let own = self.own();
+        let soon = now + self.config.skew(own, self.config.interval);
+        let down_at = leader.map_or(soon, |leader| {
+            (leader.heard + self.config.down_interval(own, leader.interval)).max(soon)
+        });
+        if let (Some(by), None) = (claimed, leader) {
+            let foreign = self.reports.due(now, Report::ForeignAddress { by });
+            actions.extend(foreign.map(Action::Report));
+        }
+        self.turn(State::backup(down_at, leader), Why::Listened, actions);
+    }
+
+    fn stand(&mut self, now: Instant, why: Why, actions: &mut Vec<Action>) {
+        let win_at = now + self.config.contest();
+        actions.push(self.advertise());
+        self.turn(State::Candidate { win_at }, why, actions);
+    }
+
+    fn win(&mut self, now: Instant, why: Why, actions: &mut Vec<Action>) {
+        self.listened = true;
+        let announce = self.config.announce;
+        actions.extend([Action::TakeVip, Action::Announce, self.advertise()]);
+        let active = State::Active {
+            advertise_at: now + self.config.interval,
+            announce_at: now + announce.gap,
+            burst_left: announce.burst.saturating_sub(1),
+        };
+        self.turn(active, why, actions);
+    }
+
+    /// When the others must have lost patience with us.
+    fn lost_at(&self, advertise_at: Instant) -> Instant {
+        advertise_at + self.config.down_interval(self.own(), self.config.interval)
+            - self.config.interval
+    }
+
+    /// The active router's two chores.
+    fn keep(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let advertise = self.advertise();
+        let announce = self.config.announce;
+        let State::Active {
+            advertise_at,
+            announce_at,
+            burst_left,
+        } = &mut self.state
+        else {
+            return;
+        };
+        if now >= *advertise_at {
+            // Keep the beat, unless it is lost.
+            *advertise_at = (*advertise_at + self.config.interval).max(now);
+            actions.push(advertise);
+        }
+        if now >= *announce_at {
+            *burst_left = burst_left.saturating_sub(1);
+            let wait = match *burst_left {
+                0 => announce.refresh,
+                _ => announce.gap,
+            };
+            *announce_at = now + wait;
+            actions.push(Action::Announce);
+        }
+    }
+
+    fn advertise(&self) -> Action {
+        Action::Send(self.config.advertisement(self.own()))
+    }
+
+    fn turn(&mut self, state: State, why: Why, actions: &mut Vec<Action>) {
+        let from = self.role();
+        self.state = state;
+        let to = self.role();
+        if from != to {
+            actions.push(Action::Changed { from, to, why });
+        }
+    }
+}
+
+impl State {
+    fn backup(down_at: Instant, leader: Option<Leader>) -> Self {
+        Self::Backup {
+            down_at,
+            leader,
+            patience: Patience::Fresh,
+        }
+    }
+}
