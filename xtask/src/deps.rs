@@ -41,6 +41,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     (
         "strangers in tests",
         &[
+            "atftp",
             "bsdutils",
             "curl",
             "dnsmasq-base",
@@ -54,6 +55,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "openipmi",
             "python3",
             "python3-venv",
+            "tftp-hpa",
             "udhcpc",
             "xorriso",
         ],

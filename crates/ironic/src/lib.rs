@@ -8,6 +8,7 @@
 //! `driver`; every decision about a node's life is `lifecycle::node`'s.
 
 mod api;
+pub mod boot;
 mod conductor;
 pub mod config;
 mod driver;

@@ -112,6 +112,17 @@ impl Server {
         api::router(Arc::clone(&self.service))
     }
 
+    #[cfg(test)]
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Cuts all work short, wherever it is.
+    #[cfg(test)]
+    pub(crate) async fn stop_at_once(self) {
+        self.service.conductor.stop(Duration::ZERO).await;
+    }
+
     fn reload(&self, config: &Config) -> Result<(), Error> {
         let (auth, new) = (auth(config)?, tls(config)?);
         self.service.set_auth(auth);

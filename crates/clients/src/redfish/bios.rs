@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::json::Resource;
+use super::json::{Resource, list, text};
 use super::talk::Client;
 
 pub type Attributes = BTreeMap<String, Value>;
@@ -15,6 +15,23 @@ pub struct Bios {
     pub attributes: Attributes,
     /// What the next boot will change.
     pub pending: Attributes,
+}
+
+/// What the BMC's registry says of an attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttributeInfo {
+    pub name: String,
+    /// `Enumeration`, `String`, `Integer`, `Boolean`, `Password`.
+    pub kind: Option<String>,
+    pub allowed: Vec<String>,
+    /// Bounds may need more than 32 bits.
+    pub lower_bound: Option<i64>,
+    pub upper_bound: Option<i64>,
+    pub min_length: Option<u64>,
+    pub max_length: Option<u64>,
+    pub read_only: Option<bool>,
+    pub reset_required: Option<bool>,
+    pub unique: Option<bool>,
 }
 
 impl Client {
@@ -42,6 +59,42 @@ impl Client {
             attributes,
             pending,
         }))
+    }
+
+    /// What can be set, as far as the BMC publishes it. Empty where it does not.
+    pub async fn bios_registry(&self) -> Result<Vec<AttributeInfo>, Error> {
+        let operation = "read the BIOS attribute registry";
+        let Some(bios) = self.bios_resource(operation).await? else {
+            return Ok(Vec::new());
+        };
+        let Some(wanted) = bios.text_at("/AttributeRegistry") else {
+            return Ok(Vec::new());
+        };
+        let root = self.get(operation, "/redfish/v1/").await?;
+        let Some(registries) = root.link("/Registries") else {
+            return Ok(Vec::new());
+        };
+        for path in self.member_paths(operation, registries).await? {
+            // The id is the last part of the path, with or without a version.
+            let id = path.rsplit('/').next().unwrap_or_default();
+            if !wanted.starts_with(id) && !id.starts_with(wanted) {
+                continue;
+            }
+            let Some(file) = self.find(operation, &path).await? else {
+                continue;
+            };
+            let english = |place: &&Value| {
+                text(place, "/Language").is_none_or(|language| language.starts_with("en"))
+            };
+            let place = list(&file.body, "/Location").iter().find(english);
+            let Some(uri) = place.and_then(|place| text(place, "/Uri")) else {
+                continue;
+            };
+            let registry = self.get(operation, uri).await?;
+            let entries = list(&registry.body, "/RegistryEntries/Attributes");
+            return Ok(entries.iter().filter_map(info).collect());
+        }
+        Ok(Vec::new())
     }
 
     /// Has these attributes take effect at the next boot. Returns false, and changes nothing, if they are so already.
@@ -73,7 +126,7 @@ impl Client {
         let path = bios
             .link("/@Redfish.Settings/SettingsObject")
             .unwrap_or(&bios.path);
-        let times = super::json::list(&bios.body, "/@Redfish.Settings/SupportedApplyTimes");
+        let times = list(&bios.body, "/@Redfish.Settings/SupportedApplyTimes");
         let mut body = json!({"Attributes": changed});
         if times.iter().any(|time| time == "OnReset") {
             body["@Redfish.SettingsApplyTime"] = json!({"ApplyTime": "OnReset"});
@@ -111,6 +164,27 @@ impl Client {
         };
         self.bios_resource(operation).await?.ok_or_else(none)
     }
+}
+
+fn info(entry: &Value) -> Option<AttributeInfo> {
+    let number = |name: &str| entry.get(name).and_then(Value::as_i64);
+    let flag = |name: &str| entry.get(name).and_then(Value::as_bool);
+    Some(AttributeInfo {
+        name: text(entry, "/AttributeName")?.to_string(),
+        kind: text(entry, "/Type").map(ToString::to_string),
+        allowed: list(entry, "/Value")
+            .iter()
+            .filter_map(|value| text(value, "/ValueName"))
+            .map(ToString::to_string)
+            .collect(),
+        lower_bound: number("LowerBound"),
+        upper_bound: number("UpperBound"),
+        min_length: entry.get("MinLength").and_then(Value::as_u64),
+        max_length: entry.get("MaxLength").and_then(Value::as_u64),
+        read_only: flag("ReadOnly"),
+        reset_required: flag("ResetRequired"),
+        unique: flag("IsSystemUniqueProperty"),
+    })
 }
 
 fn attributes(body: &Value) -> Attributes {

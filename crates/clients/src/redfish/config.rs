@@ -49,6 +49,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// How often a BMC that is not ready is asked.
     pub tries: u32,
+    /// No further try begins this long after the first: an absent BMC must not keep its caller for ever.
+    pub patience: Duration,
     /// The pause between; it grows by half each time, up to three times itself.
     pub pause: Duration,
     /// How often a server is looked at until it has the power state that was asked for.
@@ -66,6 +68,7 @@ impl Default for Limits {
             answer: Duration::from_mins(1),
             body_bytes: 4 << 20,
             tries: 10,
+            patience: Duration::from_mins(3),
             pause: Duration::from_secs(3),
             poll: Duration::from_secs(2),
             power_change: Duration::from_mins(1),

@@ -30,6 +30,11 @@ impl Client {
             .pointer("/MemorySummary/TotalSystemMemoryGiB")
             .and_then(Value::as_f64)
             .map(|gib| (gib * 1024.0).round() as u64);
+        let bmc = self
+            .config
+            .address
+            .host_str()
+            .map(|host| host.trim_matches(['[', ']']));
         Ok(Inventory {
             interfaces: self.interfaces(&system).await?,
             cpu: self.cpu(&system).await?,
@@ -38,12 +43,12 @@ impl Client {
                 total: total_mib.unwrap_or(0) << 20,
                 physical_mb: total_mib,
             },
-            bmc_address: self
-                .config
-                .address
-                .host_str()
-                .map(|host| host.trim_matches(['[', ']']).to_string()),
-            bmc_v6address: None,
+            bmc_address: bmc
+                .filter(|address| !address.contains(':'))
+                .map(ToString::to_string),
+            bmc_v6address: bmc
+                .filter(|address| address.contains(':'))
+                .map(ToString::to_string),
             bmc_mac: None,
             system_vendor: SystemVendor {
                 product_name: said("/Model"),

@@ -172,12 +172,15 @@ impl Login {
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 
 async fn open(client: &Client, operation: &'static str) -> Result<Credential, Error> {
+    let limits = client.limits();
+    let started = tokio::time::Instant::now();
     let mut tries = 1;
     loop {
+        let last = tries >= limits.tries || started.elapsed() >= limits.patience;
         match open_once(client, operation).await {
             Ok(credential) => return Ok(credential),
-            Err(error) if tries < client.limits().tries && unready(&error) => {
-                tokio::time::sleep(client.limits().pause).await;
+            Err(error) if !last && unready(&error) => {
+                tokio::time::sleep(limits.pause).await;
                 tries += 1;
             }
             Err(Error::Unreachable {

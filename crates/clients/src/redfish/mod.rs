@@ -33,7 +33,7 @@ mod talk;
 #[cfg(test)]
 mod tests;
 
-pub use bios::{Attributes, Bios};
+pub use bios::{AttributeInfo, Attributes, Bios};
 pub use boot::{BootDevice, BootSetting};
 pub use config::{Auth, Config, Limits, Verify};
 pub use error::Error;

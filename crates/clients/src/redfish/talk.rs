@@ -9,6 +9,7 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, IF_
 use reqwest::{Method, Response, Url, redirect};
 use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
+use tokio::time::Instant;
 use tracing::{debug, info};
 
 use super::json::{clip, messages};
@@ -128,7 +129,9 @@ impl Client {
         let mut refusals = 0;
         let mut identity = true;
         let mut tries = 1;
+        let started = Instant::now();
         loop {
+            let last = tries >= limits.tries || started.elapsed() >= limits.patience;
             let credential = Box::pin(self.credential(ask.operation)).await?;
             let outcome = Box::pin(self.once(ask, credential.as_deref(), identity)).await;
             let (why, pause) = match outcome {
@@ -149,15 +152,13 @@ impl Client {
                     continue;
                 }
                 Ok(reply) => match not_yet(&ask.method, &reply) {
-                    Some(pause) if tries < limits.tries => {
-                        (format!("status {}", reply.status), pause)
-                    }
+                    Some(pause) if !last => (format!("status {}", reply.status), pause),
                     Some(_) | None => return Err(self.refused(ask, &reply, tries)),
                 },
                 Err(Failure::Transport(error)) => {
                     // A change may have been made although its answer was lost: only what never left is sent again.
                     let again = ask.method == Method::GET || error.is_connect();
-                    if !again || tries >= limits.tries {
+                    if !again || last {
                         let url = self.url(ask.path).to_string();
                         let source = error.without_url();
                         return Err(Error::Unreachable {

@@ -273,6 +273,9 @@ async fn settings(client: &Client) {
         (&waiting.attributes[name], &waiting.pending[name]),
         (old, &json!("Disabled"))
     );
+    let registry = client.bios_registry().await.unwrap();
+    let info = registry.iter().find(|info| info.name == *name).unwrap();
+    assert_eq!(info.allowed, ["Enabled", "Disabled"]);
     client.power_cycle().await.unwrap();
     assert_eq!(
         client.bios().await.unwrap().unwrap().attributes[name],

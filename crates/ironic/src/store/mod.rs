@@ -81,6 +81,10 @@ impl Store {
         let open = |source: redb::Error| Error::Open { path: path.to_owned(), source: Box::new(source) };
         let file = open_private(path).map_err(|error| open(redb::StorageError::from(error).into()))?;
         let database = Database::builder().set_cache_size(CACHE).create_file(file).map_err(|error| open(error.into()))?;
+        Self::over(database, path)
+    }
+
+    fn over(database: Database, path: &Path) -> Result<Self, Error> {
         let database = Arc::new(database);
         let tables = writer::load(&database, path)?;
         let committed = Arc::new(RwLock::new(tables.clone()));

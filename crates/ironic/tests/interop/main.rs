@@ -4,3 +4,4 @@ mod command_line;
 mod python;
 mod sdk;
 mod service;
+mod tftp;

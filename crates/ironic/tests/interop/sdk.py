@@ -76,7 +76,7 @@ def main(endpoint):
     assert metal.get_node(node.id).maintenance_reason == "moving"
     metal.unset_node_maintenance(node)
     metal.inject_nmi_to_node(node)
-    assert [f for f in metal.list_node_firmware(node)] == []
+    assert metal.list_node_firmware(node)["firmware"] == []
 
     refused(exceptions.BadRequestException, metal.set_node_provision_state, node, "provide")
     node = metal.set_node_provision_state(node, "deleted", wait=True, timeout=30)

@@ -13,9 +13,11 @@
 //!
 //! `state`, `verb` and `table` are the machine; `rules` is what states permit; `script` lists the stages of each
 //! operation; `next` reads them; `record` writes down what came of it in the `view`.
+//! `power_sync` is for nodes at rest.
 
 pub mod diagram;
 mod next;
+mod power_sync;
 mod problem;
 mod record;
 mod rules;
@@ -31,6 +33,7 @@ mod view;
 mod work;
 
 pub use next::{Step, Waiting, next};
+pub use power_sync::{PowerPolicy, PowerSeen, PowerStep, power_step, power_watch};
 pub use problem::Problem;
 pub use rules::{AfterRestart, Heartbeat};
 pub use state::{Kind, ParseStateError, State};

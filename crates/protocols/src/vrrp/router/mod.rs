@@ -65,8 +65,9 @@ enum Patience {
     /// It has not heard one.
     Fresh,
     Since(Instant),
-    /// It gave up the address itself, and does not want it back while another holds it.
-    Yielded,
+    /// It gave up the address itself, and does not want it back while another holds it with no less than
+    /// this priority (that of the first one heard).
+    Yielded(Option<Priority>),
 }
 
 #[derive(Debug, Clone)]
@@ -379,11 +380,14 @@ impl Router {
             *down_at = down_at_after;
             return;
         }
-        if *patience == Patience::Fresh {
-            *patience = Patience::Since(now);
-        }
+        *patience = match *patience {
+            Patience::Fresh => Patience::Since(now),
+            Patience::Yielded(Some(to)) if heard.priority < to => Patience::Since(now),
+            Patience::Yielded(_) => Patience::Yielded(Some(heard.priority)),
+            Patience::Since(since) => Patience::Since(since),
+        };
         let may_preempt = match (preempt, *patience) {
-            (Preempt::Never, _) | (_, Patience::Yielded) => false,
+            (Preempt::Never, _) | (_, Patience::Yielded(_)) => false,
             (Preempt::AtOnce, _) => true,
             (Preempt::After(delay), Patience::Since(since)) => now >= since + delay,
             (Preempt::After(_), Patience::Fresh) => false,
@@ -464,7 +468,7 @@ impl Router {
         let yielded = State::Backup {
             down_at,
             leader: None,
-            patience: Patience::Yielded,
+            patience: Patience::Yielded(None),
         };
         self.leave(yielded, Why::Resigned, actions);
     }
@@ -481,7 +485,7 @@ impl Router {
         if held {
             actions.push(Action::DropVip);
         }
-        if spoke {
+        if spoke && self.link_up {
             actions.push(Action::Send(self.config.advertisement(Priority::RESIGN)));
         }
         self.turn(to, why, actions);
@@ -569,7 +573,8 @@ impl Router {
         };
         if now >= *advertise_at {
             // Keep the beat, unless it is lost.
-            *advertise_at = (*advertise_at + self.config.interval).max(now);
+            let next = *advertise_at + self.config.interval;
+            *advertise_at = if next > now { next } else { now + self.config.interval };
             actions.push(advertise);
         }
         if now >= *announce_at {

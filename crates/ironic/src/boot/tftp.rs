@@ -1,0 +1,209 @@
+//! TFTP on the provisioning network: one socket for requests, one for each transfer. The machine is
+//! `protocols::tftp::server`; this carries packets and reads files.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use protocols::tftp::server::{Action, Event, Limits, Outcome, Transfer};
+use protocols::tftp::{ErrorCode, Packet, data_header};
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use super::shelf::{self, Item, Shelf};
+
+/// More clients than this at once have to ask again, which their firmware does.
+const MOST: usize = 1024;
+/// Requests are short.
+const MAX_REQUEST: usize = 1500;
+
+/// Answers requests on the socket until dropped. The socket is bound to one address, for transfers come from it too.
+pub async fn serve(socket: UdpSocket, shelf: Shelf, limits: Limits) -> io::Result<()> {
+    let from = socket.local_addr()?.ip();
+    let mut transfers = JoinSet::new();
+    let busy = Busy::default();
+    let mut buffer = vec![0; MAX_REQUEST];
+    loop {
+        tokio::select! {
+            Some(_) = transfers.join_next(), if !transfers.is_empty() => {}
+            received = socket.recv_from(&mut buffer) => {
+                let (length, client) = match received {
+                    Ok(received) => received,
+                    Err(error) => {
+                        debug!(%error, "TFTP socket");
+                        continue;
+                    }
+                };
+                match request(&buffer[..length], &shelf) {
+                    Ok(Some(asked)) if transfers.len() < MOST => {
+                        // Firmware that waits too long asks again: it has its transfer already.
+                        if let Some(place) = busy.enter(client) {
+                            transfers.spawn(transfer(from, client, asked, limits.clone(), place));
+                        }
+                    }
+                    Ok(Some(_)) => warn!(peer = %client, "TFTP: {MOST} transfers at once; this one must wait"),
+                    Ok(None) => {}
+                    Err(refusal) => {
+                        info!(peer = %client, error = %model::chain(&refusal), "TFTP request refused");
+                        _ = socket.send_to(&refusal.encode(), client).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A request that can be served.
+struct Asked {
+    file: String,
+    item: Item,
+    options: Vec<(String, String)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    File(#[from] shelf::Error),
+    #[error("{0:?}: files are read here, not written")]
+    Write(String),
+    #[error("{file:?}: transfer mode {mode:?} is not supported; octet is")]
+    Mode { file: String, mode: String },
+}
+
+impl Refusal {
+    fn encode(&self) -> Vec<u8> {
+        let code = match self {
+            Self::File(shelf::Error::NotFound(_)) => ErrorCode::NOT_FOUND,
+            Self::File(shelf::Error::Outside(_) | shelf::Error::Read(..)) | Self::Write(_) => {
+                ErrorCode::ACCESS
+            }
+            Self::Mode { .. } => ErrorCode::ILLEGAL,
+        };
+        Transfer::refuse(code, &self.to_string())
+    }
+}
+
+/// `None` for packets that are no requests: they are dropped.
+fn request(bytes: &[u8], shelf: &Shelf) -> Result<Option<Asked>, Refusal> {
+    match Packet::decode(bytes) {
+        Ok(Packet::Read { file, mode, .. }) if !mode.eq_ignore_ascii_case("octet") => {
+            Err(Refusal::Mode { file, mode })
+        }
+        Ok(Packet::Read { file, options, .. }) => {
+            let item = shelf.open(&file)?;
+            Ok(Some(Asked {
+                file,
+                item,
+                options,
+            }))
+        }
+        Ok(Packet::Write { file, .. }) => Err(Refusal::Write(file)),
+        Ok(
+            Packet::Data { .. }
+            | Packet::Ack { .. }
+            | Packet::Error { .. }
+            | Packet::OptionAck { .. },
+        )
+        | Err(_) => Ok(None),
+    }
+}
+
+async fn transfer(from: IpAddr, client: SocketAddr, asked: Asked, limits: Limits, _place: Place) {
+    let begin = Instant::now();
+    match send(from, client, &asked, &limits).await {
+        Ok(Outcome::Complete) => {
+            let seconds = begin.elapsed().as_secs_f64();
+            info!(peer = %client, file = asked.file, bytes = asked.item.size(), seconds, "TFTP file sent");
+        }
+        // Clients often ask for the size alone, and stop.
+        Ok(Outcome::Aborted { message, .. }) => {
+            debug!(peer = %client, file = asked.file, message, "TFTP transfer stopped")
+        }
+        Ok(Outcome::TimedOut) => {
+            warn!(peer = %client, file = asked.file, "TFTP client fell silent")
+        }
+        Err(error) => warn!(peer = %client, file = asked.file, %error, "TFTP transfer failed"),
+    }
+}
+
+async fn send(
+    from: IpAddr,
+    client: SocketAddr,
+    asked: &Asked,
+    limits: &Limits,
+) -> io::Result<Outcome> {
+    let socket = UdpSocket::bind((from, 0)).await?;
+    socket.connect(client).await?;
+    let (mut machine, mut actions) =
+        Transfer::start(Instant::now(), asked.item.size(), &asked.options, limits);
+    let mut packet = vec![];
+    let mut buffer = vec![0; MAX_REQUEST];
+    loop {
+        for action in actions.drain(..) {
+            match action {
+                Action::Send { bytes } => _ = socket.send(&bytes).await?,
+                Action::SendBlock {
+                    block,
+                    offset,
+                    length,
+                } => {
+                    packet.clear();
+                    packet.extend(data_header(block));
+                    packet.resize(4 + length, 0);
+                    asked.item.read(offset, &mut packet[4..])?;
+                    socket.send(&packet).await?;
+                }
+                Action::Done(outcome) => return Ok(outcome),
+            }
+        }
+        let wake = machine
+            .wake_at()
+            .unwrap_or_else(|| Instant::now() + Duration::from_mins(1));
+        actions = tokio::select! {
+            received = socket.recv(&mut buffer) => match received {
+                Ok(length) => machine.handle(Instant::now(), Event::Packet { bytes: &buffer[..length] }),
+                // The client's port is closed: it has gone.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(Outcome::TimedOut),
+                Err(error) => return Err(error),
+            },
+            () = tokio::time::sleep_until(wake.into()) => machine.handle(Instant::now(), Event::Timer),
+        };
+    }
+}
+
+/// Clients with a transfer under way.
+#[derive(Clone, Default)]
+struct Busy(Arc<Mutex<BTreeSet<SocketAddr>>>);
+
+/// One client's place among them, given up when dropped.
+struct Place {
+    busy: Busy,
+    client: SocketAddr,
+}
+
+impl Busy {
+    fn enter(&self, client: SocketAddr) -> Option<Place> {
+        let new = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(client);
+        new.then(|| Place {
+            busy: self.clone(),
+            client,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.busy
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.client);
+    }
+}
