@@ -35,6 +35,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "fdisk",
             "gdisk",
             "cpio",
+            "xz-utils",
+            "kmod",
             "zstd",
         ],
     ),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use linux::kmod::Modules;
 
-use crate::console::{chain, say};
+use crate::console::say;
 
 /// Everything that is there must have been there this long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ pub async fn run(sys: &Path) {
         Err(error) => {
             say(&format!(
                 "no modules, built-in drivers only: {}",
-                chain(&error)
+                model::chain(&error)
             ));
             return;
         }
@@ -47,7 +47,7 @@ pub async fn run(sys: &Path) {
                 match result {
                     Ok(true) => drop(loaded.insert(name)),
                     Ok(false) => {}
-                    Err(error) => say(&chain(&error)),
+                    Err(error) => say(&model::chain(&error)),
                 }
             }
         }

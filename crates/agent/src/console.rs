@@ -15,17 +15,6 @@ pub fn line(text: &str) {
     let _ = out.flush();
 }
 
-/// An error with its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 fn uptime() -> String {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     text.split(' ').next().unwrap_or("?").to_owned()

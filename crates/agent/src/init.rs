@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::console::{chain, line, say};
+use crate::console::{line, say};
 use crate::{button, coldplug, inventory, network};
 
 /// Tests and people look for the inventory between these.
@@ -23,7 +23,7 @@ pub fn run() -> ExitCode {
         give_up(&format!("this is a bug: {panic}"));
     }));
     if let Err(error) = linux::mount::system() {
-        give_up(&chain(&error));
+        give_up(&model::chain(&error));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,9 +32,9 @@ pub fn run() -> ExitCode {
         Ok(runtime) => match runtime.block_on(live()) {
             Ok(Last::PowerOff) => end(linux::power::power_off),
             Ok(Last::Reboot) => end(linux::power::reboot),
-            Err(error) => give_up(&chain(&error)),
+            Err(error) => give_up(&model::chain(&error)),
         },
-        Err(error) => give_up(&chain(&error)),
+        Err(error) => give_up(&model::chain(&error)),
     }
     ExitCode::FAILURE
 }

@@ -75,9 +75,10 @@ impl Entry<'_> {
         match make(&work, reporter) {
             Ok(()) => self.publish(&work, &place),
             Err(error) => {
-                keep_logs(&work, self.cache, self.kind);
+                let log = failed_log(self.cache, self.kind);
+                let _ = fs::rename(work.join(LOG), &log);
                 let _ = fs::remove_dir_all(&work);
-                Err(error)
+                Err(error.with_log(log))
             }
         }
     }
@@ -136,13 +137,9 @@ impl Entry<'_> {
     }
 }
 
-/// The log is what a failed build is understood by, so it outlives the folder.
-fn keep_logs(work: &Path, cache: &Path, kind: &str) {
-    let _ = fs::rename(work.join(LOG), failed_log(cache, kind));
-}
-
 pub const LOG: &str = "build.log";
 
+/// The log is what a failed build is understood by, so it outlives the folder.
 pub fn failed_log(cache: &Path, kind: &str) -> PathBuf {
     cache.join(format!("{kind}-failed.log"))
 }

@@ -74,6 +74,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The log has moved here.
+    pub(crate) fn with_log(mut self, moved: PathBuf) -> Self {
+        if let Self::Tool { log, .. } | Self::Deadline { log, .. } = &mut self {
+            *log = moved;
+        }
+        self
+    }
+
     /// For `map_err`: what was being done to which file.
     pub(crate) fn file(
         doing: &'static str,

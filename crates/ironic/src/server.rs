@@ -31,13 +31,25 @@ pub enum Error {
     #[error("could not open the state")]
     Store(#[from] store::Error),
     #[error("could not listen on {address}")]
-    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    Listen {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
     #[error("could not read {path}")]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{path} cannot be used for authentication:\n  {}", problems.join("\n  "))]
-    Users { path: PathBuf, problems: Vec<String> },
+    Users {
+        path: PathBuf,
+        problems: Vec<String>,
+    },
     #[error("{path} is not a PEM file of what it should hold")]
-    Pem { path: PathBuf, source: rustls::pki_types::pem::Error },
+    Pem {
+        path: PathBuf,
+        source: rustls::pki_types::pem::Error,
+    },
     #[error("certificate and key do not make a TLS server")]
     Tls(#[source] rustls::Error),
     #[error("could not watch for signals")]
@@ -53,9 +65,15 @@ pub async fn run(path: &Path) -> Result<(), Error> {
     let config = Config::load(path)?;
     let listener = TcpListener::bind(config.listen)
         .await
-        .map_err(|source| Error::Listen { address: config.listen, source })?;
+        .map_err(|source| Error::Listen {
+            address: config.listen,
+            source,
+        })?;
     let server = Server::start(&config).await?;
-    let address = listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
+    let address = listener.local_addr().map_err(|source| Error::Listen {
+        address: config.listen,
+        source,
+    })?;
     info!(%address, tls = config.tls.is_some(), state = %config.state.display(), "serving");
     let serving = server.serve(listener, async {
         loop {
@@ -104,7 +122,10 @@ impl Server {
             tls: tls.is_some(),
             ramdisk_endpoints: config.ramdisk_endpoints,
         };
-        Ok(Self { service: Service::new(store, conductor, options, auth), tls })
+        Ok(Self {
+            service: Service::new(store, conductor, options, auth),
+            tls,
+        })
     }
 
     /// The API as a service, for those who bring their own connections.
@@ -149,16 +170,21 @@ impl Server {
                     _ = stream.set_nodelay(true);
                     let (app, watcher) = (app.clone(), grace.watcher());
                     let acceptor = self.tls.as_ref().map(|tls| {
-                        TlsAcceptor::from(Arc::clone(&tls.read().unwrap_or_else(PoisonError::into_inner)))
+                        TlsAcceptor::from(Arc::clone(
+                            &tls.read().unwrap_or_else(PoisonError::into_inner),
+                        ))
                     });
                     tokio::spawn(async move {
                         match acceptor {
                             None => talk(stream, app, watcher, place).await,
-                            Some(tls) => match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await {
-                                Ok(Ok(stream)) => talk(stream, app, watcher, place).await,
-                                Ok(Err(error)) => debug!(%peer, %error, "TLS handshake"),
-                                Err(_) => debug!(%peer, "TLS handshake took too long"),
-                            },
+                            Some(tls) => {
+                                match tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await
+                                {
+                                    Ok(Ok(stream)) => talk(stream, app, watcher, place).await,
+                                    Ok(Err(error)) => debug!(%peer, %error, "TLS handshake"),
+                                    Err(_) => debug!(%peer, "TLS handshake took too long"),
+                                }
+                            }
                         }
                     });
                 }
@@ -202,14 +228,24 @@ async fn talk(
 }
 
 fn auth(config: &Config) -> Result<Auth, Error> {
-    let Some(path) = &config.htpasswd else { return Ok(Auth::None) };
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
-    let users = Users::parse(&text).map_err(|problems| Error::Users { path: path.clone(), problems })?;
+    let Some(path) = &config.htpasswd else {
+        return Ok(Auth::None);
+    };
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let users = Users::parse(&text).map_err(|problems| Error::Users {
+        path: path.clone(),
+        problems,
+    })?;
     Ok(Auth::Basic(Arc::new(users)))
 }
 
 fn tls(config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
-    let Some(tls) = &config.tls else { return Ok(None) };
+    let Some(tls) = &config.tls else {
+        return Ok(None);
+    };
     let bad = |path: &PathBuf| {
         let path = path.clone();
         move |source| Error::Pem { path, source }
@@ -221,7 +257,11 @@ fn tls(config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(certificates, key)
+        })
         .map_err(Error::Tls)?;
     Ok(Some(Arc::new(config)))
 }

@@ -5,6 +5,7 @@
 //!   netlink ── the rtnetlink connection; its verbs live in link, addr, route
 //!   tap ────── tap devices as descriptors        packet ── whole Ethernet frames
 //!   frame ──── Ethernet/IPv4/UDP bytes (pure)    sysctl ── /proc/sys
+//!   vrrp_socket ── IP protocol 112
 //!   process ── children that die with us, pids that are not reused
 //!   mount, kmod, power, sched ── what an init program and a real-time daemon need
 //! ```
@@ -25,3 +26,4 @@ pub mod route;
 pub mod sched;
 pub mod sysctl;
 pub mod tap;
+pub mod vrrp_socket;

@@ -14,7 +14,6 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use super::News;
-use crate::console::chain;
 
 pub struct Card {
     pub name: String,
@@ -42,7 +41,7 @@ pub async fn run(card: Card, netlink: Netlink, news: mpsc::Sender<(String, News)
         card: &card,
     };
     if let Err(error) = shell.run(&news).await {
-        let _ = tell(News::Failed(chain(&error))).await;
+        let _ = tell(News::Failed(model::chain(&error))).await;
     }
 }
 

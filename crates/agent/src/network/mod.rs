@@ -20,7 +20,7 @@ use linux::route::Route;
 use protocols::dhcp::client::Lease;
 use tokio::sync::mpsc;
 
-use crate::console::{chain, say};
+use crate::console::say;
 
 /// A link's addresses, by its name: the first usable of each family.
 pub type Addresses = BTreeMap<String, (Option<Ipv4Addr>, Option<Ipv6Addr>)>;
@@ -61,7 +61,7 @@ pub async fn up() -> Network {
         news,
     };
     if let Err(error) = network.start(&sender).await {
-        say(&chain(&error));
+        say(&model::chain(&error));
     }
     drop(sender);
     network.settle().await;
@@ -80,7 +80,7 @@ impl Network {
                 continue;
             }
             if let Err(error) = netlink.set_up(&link.name).await {
-                say(&chain(&error));
+                say(&model::chain(&error));
                 continue;
             }
             if let (true, Some(mac)) = (real, link.mac) {
@@ -146,7 +146,7 @@ impl Network {
             News::Carrier => Card::Asking,
             News::Bound(lease) => {
                 if let Err(error) = self.use_lease(name, &lease).await {
-                    say(&format!("{name}: {}", chain(&error)));
+                    say(&format!("{name}: {}", model::chain(&error)));
                 }
                 Card::Bound(Box::new(lease))
             }
@@ -257,7 +257,7 @@ pub async fn addresses() -> Addresses {
     match read_addresses().await {
         Ok(addresses) => addresses,
         Err(error) => {
-            say(&chain(&error));
+            say(&model::chain(&error));
             Addresses::new()
         }
     }

@@ -31,7 +31,9 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn body(&self) -> Vec<u8> {
-        json!({"error": {"message": self.text, "code": self.status.as_u16()}}).to_string().into_bytes()
+        json!({"error": {"message": self.text, "code": self.status.as_u16()}})
+            .to_string()
+            .into_bytes()
     }
 }
 
@@ -40,20 +42,39 @@ impl Users {
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
         let mut hashes = BTreeMap::new();
         let mut problems = Vec::new();
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
+        for (at, line) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+        {
             match line.trim().split_once(':') {
-                Some((user, hash)) if !user.is_empty() && is_bcrypt(hash) => _ = hashes.insert(user.to_owned(), hash.to_owned()),
-                _ => problems.push(format!("line {}: must be a user, a colon and a bcrypt hash ($2y$, $2a$ or $2b$)", at + 1)),
+                Some((user, hash)) if !user.is_empty() && is_bcrypt(hash) => {
+                    _ = hashes.insert(user.to_owned(), hash.to_owned())
+                }
+                _ => problems.push(format!(
+                    "line {}: must be a user, a colon and a bcrypt hash ($2y$, $2a$ or $2b$)",
+                    at + 1
+                )),
             }
         }
         if hashes.is_empty() && problems.is_empty() {
             problems.push("holds no user".into());
         }
-        if problems.is_empty() { Ok(Self { hashes, recent: Mutex::default() }) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(Self {
+                hashes,
+                recent: Mutex::default(),
+            })
+        } else {
+            Err(problems)
+        }
     }
 
     fn knows(&self, key: &[u8; 32]) -> bool {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        self.recent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(key)
     }
 
     fn remember(&self, key: [u8; 32]) {
@@ -66,30 +87,54 @@ impl Users {
 }
 
 fn is_bcrypt(hash: &str) -> bool {
-    ["$2y$", "$2a$", "$2b$"].iter().any(|prefix| hash.starts_with(prefix)) && hash.parse::<bcrypt::HashParts>().is_ok()
+    ["$2y$", "$2a$", "$2b$"]
+        .iter()
+        .any(|prefix| hash.starts_with(prefix))
+        && hash.parse::<bcrypt::HashParts>().is_ok()
 }
 
 impl Auth {
     pub async fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Self::Basic(users) = self else { return Ok(()) };
-        let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return Err(Refusal { status: StatusCode::UNAUTHORIZED, text: "Authorization required" });
+        let Self::Basic(users) = self else {
+            return Ok(());
         };
-        let malformed = || Refusal { status: StatusCode::BAD_REQUEST, text: "Could not parse Authorization header" };
-        let token = value.to_str().ok().and_then(|text| text.trim().split_once(' ')).ok_or_else(malformed)?;
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return Err(Refusal {
+                status: StatusCode::UNAUTHORIZED,
+                text: "Authorization required",
+            });
+        };
+        let malformed = || Refusal {
+            status: StatusCode::BAD_REQUEST,
+            text: "Could not parse Authorization header",
+        };
+        let token = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().split_once(' '))
+            .ok_or_else(malformed)?;
         if !token.0.eq_ignore_ascii_case("basic") {
             return Err(malformed());
         }
-        let pair = base64::engine::general_purpose::STANDARD.decode(token.1.trim()).map_err(|_| malformed())?;
+        let pair = base64::engine::general_purpose::STANDARD
+            .decode(token.1.trim())
+            .map_err(|_| malformed())?;
         let pair = String::from_utf8(pair).map_err(|_| malformed())?;
         let (user, password) = pair.split_once(':').ok_or_else(malformed)?;
         let key: [u8; 32] = Sha256::digest(pair.as_bytes()).into();
         if users.knows(&key) {
             return Ok(());
         }
-        let wrong = Refusal { status: StatusCode::UNAUTHORIZED, text: "Incorrect username or password" };
+        let wrong = Refusal {
+            status: StatusCode::UNAUTHORIZED,
+            text: "Incorrect username or password",
+        };
         // An unknown user takes as long as a wrong password.
-        let known = users.hashes.get(user).or_else(|| users.hashes.values().next()).cloned();
+        let known = users
+            .hashes
+            .get(user)
+            .or_else(|| users.hashes.values().next())
+            .cloned();
         let (exists, password) = (users.hashes.contains_key(user), password.to_owned());
         let right = tokio::task::spawn_blocking(move || {
             known.is_some_and(|hash| bcrypt::verify(&password, &hash).unwrap_or(false))

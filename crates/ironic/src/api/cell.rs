@@ -102,7 +102,9 @@ impl Serialize for Hidden<'_> {
                 }
                 list.end()
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => self.0.serialize(serializer),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.0.serialize(serializer)
+            }
         }
     }
 }
@@ -121,8 +123,17 @@ fn masked<S: Serializer>(object: &Object, serializer: S) -> Result<S::Ok, S::Err
 
 /// Whether a key names something that must not be shown. Config drives and image addresses carry secrets, too.
 pub fn is_secret(key: &str) -> bool {
-    const PARTS: [&str; 9] =
-        ["password", "passwd", "secret", "token", "credential", "private_key", "snmp_community", "auth_key", "priv_key"];
+    const PARTS: [&str; 9] = [
+        "password",
+        "passwd",
+        "secret",
+        "token",
+        "credential",
+        "private_key",
+        "snmp_community",
+        "auth_key",
+        "priv_key",
+    ];
     let key = key.to_ascii_lowercase();
     key == "configdrive" || key == "image_url" || PARTS.iter().any(|part| key.contains(part))
 }

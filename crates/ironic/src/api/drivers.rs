@@ -19,29 +19,44 @@ pub fn route(service: &Service, request: &Request, path: &[&str]) -> Result<Repl
         };
     }
     let find = |name: &str| {
-        catalog::find(name).ok_or_else(|| Fault::not_found(format!("The driver {} is unknown.", quoted(name))))
+        catalog::find(name)
+            .ok_or_else(|| Fault::not_found(format!("The driver {} is unknown.", quoted(name))))
     };
     match path {
         [] => {
             request.query.only(&["type", "detail", "fields"])?;
             let detail = request.query.bool("detail")?.unwrap_or(false);
-            let all = request.query.get("type").is_none_or(|kind| kind == "dynamic");
+            let all = request
+                .query
+                .get("type")
+                .is_none_or(|kind| kind == "dynamic");
             let fields = request.query.list("fields");
             let drivers: Vec<Value> = catalog::TYPES
                 .iter()
                 .filter(|_| all)
-                .map(|hardware| only(show(service, request, hardware, detail || fields.is_some()), fields.as_deref()))
+                .map(|hardware| {
+                    only(
+                        show(service, request, hardware, detail || fields.is_some()),
+                        fields.as_deref(),
+                    )
+                })
                 .collect();
             Ok(Reply::ok(&json!({"drivers": drivers})))
         }
         [name] => {
             request.query.only(&["fields"])?;
             let fields = request.query.list("fields");
-            Ok(Reply::ok(&only(show(service, request, find(name)?, true), fields.as_deref())))
+            Ok(Reply::ok(&only(
+                show(service, request, find(name)?, true),
+                fields.as_deref(),
+            )))
         }
         [name, "properties"] => {
-            let properties: serde_json::Map<String, Value> =
-                find(name)?.properties.iter().map(|(key, help)| ((*key).to_owned(), json!(help))).collect();
+            let properties: serde_json::Map<String, Value> = find(name)?
+                .properties
+                .iter()
+                .map(|(key, help)| ((*key).to_owned(), json!(help)))
+                .collect();
             Ok(Reply::ok(&properties))
         }
         [name, "raid", "logical_disk_properties"] if request.version.0 >= 12 => {
@@ -61,7 +76,9 @@ pub fn route(service: &Service, request: &Request, path: &[&str]) -> Result<Repl
 }
 
 fn only(shown: Value, fields: Option<&[String]>) -> Value {
-    let (Value::Object(mut shown), Some(fields)) = (shown.clone(), fields) else { return shown };
+    let (Value::Object(mut shown), Some(fields)) = (shown.clone(), fields) else {
+        return shown;
+    };
     shown.retain(|key, _| key == "links" || fields.contains(key));
     Value::Object(shown)
 }
@@ -115,7 +132,10 @@ pub fn conductors(service: &Service, request: &Request, path: &[&str]) -> Result
             "links": links(&request.base, &format!("conductors/{}", options.host)),
         });
         if full {
-            let drivers: Vec<&str> = catalog::TYPES.iter().map(|hardware| hardware.name).collect();
+            let drivers: Vec<&str> = catalog::TYPES
+                .iter()
+                .map(|hardware| hardware.name)
+                .collect();
             shown["drivers"] = json!(drivers);
             shown["created_at"] = json!(Stamp(service.conductor.started_at).to_string());
             shown["updated_at"] = json!(Stamp(jiff::Timestamp::now()).to_string());
@@ -125,14 +145,22 @@ pub fn conductors(service: &Service, request: &Request, path: &[&str]) -> Result
     let fields = request.query.list("fields");
     match path {
         [] => {
-            request.query.only(&["fields", "limit", "marker", "sort_key", "sort_dir", "detail"])?;
+            request.query.only(&[
+                "fields", "limit", "marker", "sort_key", "sort_dir", "detail",
+            ])?;
             let full = request.query.bool("detail")?.unwrap_or(false) || fields.is_some();
             let rest = request.query.get("marker").is_none();
-            let list: Vec<Value> = rest.then(|| only(show(full), fields.as_deref())).into_iter().collect();
+            let list: Vec<Value> = rest
+                .then(|| only(show(full), fields.as_deref()))
+                .into_iter()
+                .collect();
             Ok(Reply::ok(&json!({"conductors": list})))
         }
         [host] if *host == options.host => Ok(Reply::ok(&only(show(true), fields.as_deref()))),
-        [host] => Err(Fault::not_found(format!("Conductor {} could not be found.", quoted(host)))),
+        [host] => Err(Fault::not_found(format!(
+            "Conductor {} could not be found.",
+            quoted(host)
+        ))),
         _ => Err(Fault::no_such_path()),
     }
 }

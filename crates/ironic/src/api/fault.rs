@@ -14,7 +14,10 @@ pub struct Fault {
 
 impl Fault {
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
+        Self {
+            status,
+            text: text.into(),
+        }
     }
 
     pub fn bad_request(text: impl Into<String>) -> Self {
@@ -46,7 +49,10 @@ impl Fault {
     }
 
     pub fn method_not_allowed() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "The method is not allowed for this resource.")
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "The method is not allowed for this resource.",
+        )
     }
 
     pub fn status(&self) -> StatusCode {
@@ -59,19 +65,27 @@ impl Fault {
 
     /// The fault as a document: who is at fault, and what it is.
     pub fn document(&self) -> serde_json::Value {
-        let code = if self.status.is_server_error() { "Server" } else { "Client" };
+        let code = if self.status.is_server_error() {
+            "Server"
+        } else {
+            "Client"
+        };
         json!({"faultcode": code, "faultstring": self.text, "debuginfo": null})
     }
 
     /// The body of the answer: the document as text inside another.
     pub fn body(&self) -> Vec<u8> {
-        json!({"error_message": self.document().to_string()}).to_string().into_bytes()
+        json!({"error_message": self.document().to_string()})
+            .to_string()
+            .into_bytes()
     }
 }
 
 impl From<store::Error> for Fault {
     fn from(error: store::Error) -> Self {
         tracing::error!(error = model::chain(&error), "store");
-        Self::unavailable("The change could not be written to disk. Nothing was changed; see the service's log.")
+        Self::unavailable(
+            "The change could not be written to disk. Nothing was changed; see the service's log.",
+        )
     }
 }

@@ -31,11 +31,21 @@ pub struct Field<T: 'static> {
 
 impl<T> Field<T> {
     pub const fn shown(name: &'static str, since: u16, read: Read<T>) -> Self {
-        Self { name, since, read, write: None }
+        Self {
+            name,
+            since,
+            read,
+            write: None,
+        }
     }
 
     pub const fn settable(name: &'static str, since: u16, read: Read<T>, write: Write<T>) -> Self {
-        Self { name, since, read, write: Some(write) }
+        Self {
+            name,
+            since,
+            read,
+            write: Some(write),
+        }
     }
 }
 
@@ -72,31 +82,57 @@ pub fn pick<T: Resource>(name: &str, version: Version) -> Result<&'static Field<
 }
 
 pub fn all<T: Resource>(version: Version) -> Fields<T> {
-    T::FIELDS.iter().filter(|field| field.since <= version.0).collect()
+    T::FIELDS
+        .iter()
+        .filter(|field| field.since <= version.0)
+        .collect()
 }
 
 pub fn brief<T: Resource>(version: Version) -> Fields<T> {
-    all::<T>(version).into_iter().filter(|field| T::BRIEF.contains(&field.name)).collect()
+    all::<T>(version)
+        .into_iter()
+        .filter(|field| T::BRIEF.contains(&field.name))
+        .collect()
 }
 
 /// The fields a request names; `links` come with any.
 pub fn named<T: Resource>(names: &[String], version: Version) -> Result<Fields<T>, Fault> {
     version.needs(8, "Choosing fields")?;
-    names.iter().filter(|name| *name != "links").map(|name| pick(name, version)).collect()
+    names
+        .iter()
+        .filter(|name| *name != "links")
+        .map(|name| pick(name, version))
+        .collect()
 }
 
 /// Writes an object's properties into a record.
-pub fn write<T: Resource>(record: &mut T, name: &str, value: Value, version: Version) -> Result<(), Fault> {
+pub fn write<T: Resource>(
+    record: &mut T,
+    name: &str,
+    value: Value,
+    version: Version,
+) -> Result<(), Fault> {
     let field = pick::<T>(name, version)?;
     let Some(write) = field.write else {
-        return Err(Fault::bad_request(format!("{name} of a {} cannot be set this way.", T::SINGULAR)));
+        return Err(Fault::bad_request(format!(
+            "{name} of a {} cannot be set this way.",
+            T::SINGULAR
+        )));
     };
     write(record, value).map_err(|problem| Fault::bad_request(format!("{name}: {problem}")))
 }
 
 /// Writes all properties of a body but those named.
-pub fn write_all<T: Resource>(record: &mut T, body: &Object, but: &[&str], version: Version) -> Result<(), Fault> {
-    for (name, value) in body.iter().filter(|(name, _)| !but.contains(&name.as_str())) {
+pub fn write_all<T: Resource>(
+    record: &mut T,
+    body: &Object,
+    but: &[&str],
+    version: Version,
+) -> Result<(), Fault> {
+    for (name, value) in body
+        .iter()
+        .filter(|(name, _)| !but.contains(&name.as_str()))
+    {
         write(record, name, value.clone(), version)?;
     }
     Ok(())
@@ -118,11 +154,23 @@ impl<T: Resource> Serialize for View<'_, T> {
             map.serialize_entry(field.name, &(field.read)(self.row, self.scope))?;
         }
         let here = format!("{}/{}", T::PLURAL, escape(&self.row.ident()));
-        map.serialize_entry("links", &Links { base: self.scope.base, path: &here })?;
+        map.serialize_entry(
+            "links",
+            &Links {
+                base: self.scope.base,
+                path: &here,
+            },
+        )?;
         if self.parts {
             for (part, since) in T::PARTS {
                 if self.scope.version.0 >= *since {
-                    map.serialize_entry(part, &Links { base: self.scope.base, path: &format!("{here}/{part}") })?;
+                    map.serialize_entry(
+                        part,
+                        &Links {
+                            base: self.scope.base,
+                            path: &format!("{here}/{part}"),
+                        },
+                    )?;
                 }
             }
         }
@@ -133,7 +181,13 @@ impl<T: Resource> Serialize for View<'_, T> {
 /// The whole object.
 pub fn whole<T: Resource>(row: &T, scope: &Scope<'_>) -> Value {
     let fields = all::<T>(scope.version);
-    serde_json::to_value(View { row, fields: &fields, scope, parts: true }).expect("fields have only text for keys")
+    serde_json::to_value(View {
+        row,
+        fields: &fields,
+        scope,
+        parts: true,
+    })
+    .expect("fields have only text for keys")
 }
 
 struct Links<'a> {
@@ -150,8 +204,14 @@ impl Serialize for Links<'_> {
         }
         let Self { base, path } = self;
         [
-            Link { href: format_args!("{base}/v1/{path}"), rel: "self" },
-            Link { href: format_args!("{base}/{path}"), rel: "bookmark" },
+            Link {
+                href: format_args!("{base}/v1/{path}"),
+                rel: "self",
+            },
+            Link {
+                href: format_args!("{base}/{path}"),
+                rel: "bookmark",
+            },
         ]
         .serialize(serializer)
     }

@@ -65,8 +65,18 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(store: Arc<Store>, conductor: Arc<Conductor>, options: Options, auth: Auth) -> Arc<Self> {
-        Arc::new(Self { store, conductor, options, auth: RwLock::new(auth) })
+    pub fn new(
+        store: Arc<Store>,
+        conductor: Arc<Conductor>,
+        options: Options,
+        auth: Auth,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            conductor,
+            options,
+            auth: RwLock::new(auth),
+        })
     }
 
     /// From now on these users, and no others, may call.
@@ -75,11 +85,18 @@ impl Service {
     }
 
     fn auth(&self) -> Auth {
-        self.auth.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.auth
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn scope<'a>(&'a self, request: &'a Request) -> Scope<'a> {
-        Scope { base: &request.base, version: request.version, host: &self.conductor.options.host }
+        Scope {
+            base: &request.base,
+            version: request.version,
+            host: &self.conductor.options.host,
+        }
     }
 }
 
@@ -88,7 +105,10 @@ pub fn router(service: Arc<Service>) -> Router {
     Router::new().fallback(handle).with_state(service)
 }
 
-async fn handle(State(service): State<Arc<Service>>, request: axum::extract::Request) -> Response<Body> {
+async fn handle(
+    State(service): State<Arc<Service>>,
+    request: axum::extract::Request,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
     if let Some(answer) = health(&service, path) {
@@ -98,14 +118,23 @@ async fn handle(State(service): State<Arc<Service>>, request: axum::extract::Req
         Ok(version) => version,
         Err(fault) => return finish(Err(fault), None),
     };
-    let Some(mut elements) = split(path) else { return finish(Err(Fault::no_such_path()), Some(version)) };
+    let Some(mut elements) = split(path) else {
+        return finish(Err(Fault::no_such_path()), Some(version));
+    };
     if version.0 < 91
-        && let Some(bare) = elements.last().and_then(|last| last.strip_suffix(".json")).map(str::to_owned)
+        && let Some(bare) = elements
+            .last()
+            .and_then(|last| last.strip_suffix(".json"))
+            .map(str::to_owned)
     {
         elements.pop();
         elements.push(bare);
     }
-    let base = request::base(service.options.public_endpoint.as_deref(), &parts.headers, service.options.tls);
+    let base = request::base(
+        service.options.public_endpoint.as_deref(),
+        &parts.headers,
+        service.options.tls,
+    );
     let at_root = elements.is_empty();
     if elements.first().is_some_and(|first| first == "v1") {
         elements.remove(0);
@@ -124,19 +153,40 @@ async fn handle(State(service): State<Arc<Service>>, request: axum::extract::Req
         Err(fault) => return finish(Err(fault), Some(version)),
     };
     if at_root {
-        let result = if parts.method == Method::GET { Ok(root::root(&base)) } else { Err(Fault::method_not_allowed()) };
+        let result = if parts.method == Method::GET {
+            Ok(root::root(&base))
+        } else {
+            Err(Fault::method_not_allowed())
+        };
         return finish(result, Some(version));
     }
     // HEAD is GET whose body the connection leaves out.
-    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method };
-    let request = Request { method, path: elements, query, version, base, body };
+    let method = if parts.method == Method::HEAD {
+        Method::GET
+    } else {
+        parts.method
+    };
+    let request = Request {
+        method,
+        path: elements,
+        query,
+        version,
+        base,
+        body,
+    };
     let result = route(&service, &request).await;
     finish(result, Some(version))
 }
 
 async fn route(service: &Service, request: &Request) -> Result<Reply, Fault> {
     let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
-    let since = |since: u16| if request.version.0 < since { Err(Fault::no_such_path()) } else { Ok(()) };
+    let since = |since: u16| {
+        if request.version.0 < since {
+            Err(Fault::no_such_path())
+        } else {
+            Ok(())
+        }
+    };
     match path.as_slice() {
         [] if request.method == Method::GET => Ok(root::v1(request)),
         [] => Err(Fault::method_not_allowed()),
@@ -202,15 +252,26 @@ fn agents_may_call(service: &Service) -> Result<(), Fault> {
     if service.options.ramdisk_endpoints {
         return Ok(());
     }
-    Err(Fault::forbidden("The calls of agents are not served at this address."))
+    Err(Fault::forbidden(
+        "The calls of agents are not served at this address.",
+    ))
 }
 
 fn shards(service: &Service) -> Result<Reply, Fault> {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
-    for shard in service.store.read().nodes.all().filter_map(|node| node.shard.clone()) {
+    for shard in service
+        .store
+        .read()
+        .nodes
+        .all()
+        .filter_map(|node| node.shard.clone())
+    {
         *counts.entry(shard).or_default() += 1;
     }
-    let shards: Vec<_> = counts.into_iter().map(|(name, count)| serde_json::json!({"name": name, "count": count})).collect();
+    let shards: Vec<_> = counts
+        .into_iter()
+        .map(|(name, count)| serde_json::json!({"name": name, "count": count}))
+        .collect();
     Ok(Reply::ok(&serde_json::json!({"shards": shards})))
 }
 
@@ -223,13 +284,19 @@ fn health(service: &Service, path: &str) -> Option<Response<Body>> {
     let text = |status: StatusCode, text: String| {
         let mut answer = Response::new(Body::from(text));
         *answer.status_mut() = status;
-        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        answer.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
         answer
     };
     match path {
         "/healthz" | "/healthcheck" => Some(text(StatusCode::OK, "ok\n".into())),
         "/readyz" if service.store.healthy() => Some(text(StatusCode::OK, "ok\n".into())),
-        "/readyz" => Some(text(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be written\n".into())),
+        "/readyz" => Some(text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the store cannot be written\n".into(),
+        )),
         "/metrics" => Some(text(StatusCode::OK, metrics(service))),
         _ => None,
     }
@@ -241,7 +308,8 @@ fn metrics(service: &Service) -> String {
     for node in tables.nodes.all() {
         *states.entry(node.life.state.as_str()).or_default() += 1;
     }
-    let mut text = "# HELP ironic_nodes Nodes by provision state.\n# TYPE ironic_nodes gauge\n".to_owned();
+    let mut text =
+        "# HELP ironic_nodes Nodes by provision state.\n# TYPE ironic_nodes gauge\n".to_owned();
     for (state, count) in states {
         text.push_str(&format!("ironic_nodes{{state=\"{state}\"}} {count}\n"));
     }
@@ -249,19 +317,28 @@ fn metrics(service: &Service) -> String {
     text.push_str(&format!("ironic_ports {}\n", tables.ports.len()));
     text.push_str("# HELP ironic_store_writable Whether the disk takes what is written.\n# TYPE ironic_store_writable gauge\n");
     drop(tables);
-    text.push_str(&format!("ironic_store_writable {}\n", u8::from(service.store.healthy())));
+    text.push_str(&format!(
+        "ironic_store_writable {}\n",
+        u8::from(service.store.healthy())
+    ));
     text
 }
 
 /// The elements of a path; nothing where it cannot be decoded.
 fn split(path: &str) -> Option<Vec<String>> {
-    path.split('/').filter(|element| !element.is_empty()).map(unescape).collect()
+    path.split('/')
+        .filter(|element| !element.is_empty())
+        .map(unescape)
+        .collect()
 }
 
 /// Whether a path is for everyone.
 fn open(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    matches!(path.as_slice(), [] | ["lookup"] | ["heartbeat", _] | ["continue_inspection"])
+    matches!(
+        path.as_slice(),
+        [] | ["lookup"] | ["heartbeat", _] | ["continue_inspection"]
+    )
 }
 
 /// How large a body may be: config drives and inventories are larger than the rest.
@@ -280,16 +357,26 @@ const BODY_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 
 async fn read(body: Body, limit: usize) -> Result<Bytes, Fault> {
     let read = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await;
-    let read = read.map_err(|_| Fault::new(StatusCode::REQUEST_TIMEOUT, "The body took too long to arrive."))?;
+    let read = read.map_err(|_| {
+        Fault::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "The body took too long to arrive.",
+        )
+    })?;
     let body = match read {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, format!("The body is larger than {limit} bytes.")));
+            return Err(Fault::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("The body is larger than {limit} bytes."),
+            ));
         }
         Err(_) => return Err(Fault::bad_request("The body did not arrive whole.")),
     };
     if too_deep(&body) {
-        return Err(Fault::bad_request(format!("The body is nested deeper than {DEPTH} levels.")));
+        return Err(Fault::bad_request(format!(
+            "The body is nested deeper than {DEPTH} levels."
+        )));
     }
     Ok(body)
 }
@@ -317,10 +404,18 @@ fn too_deep(body: &[u8]) -> bool {
 
 fn finish(result: Result<Reply, Fault>, version: Option<Version>) -> Response<Body> {
     let (status, body, location) = match result {
-        Ok(Reply { status, body, location }) => (status, body, location),
+        Ok(Reply {
+            status,
+            body,
+            location,
+        }) => (status, body, location),
         Err(fault) => {
             if fault.status().is_server_error() {
-                tracing::warn!(status = fault.status().as_u16(), text = fault.text(), "request failed");
+                tracing::warn!(
+                    status = fault.status().as_u16(),
+                    text = fault.text(),
+                    "request failed"
+                );
             }
             (fault.status(), Some(fault.body()), None)
         }
@@ -335,7 +430,11 @@ fn finish(result: Result<Reply, Fault>, version: Option<Version>) -> Response<Bo
 
 /// A guard's refusal is the bare document, not the text inside another.
 fn plain(fault: &Fault, version: Version) -> Response<Body> {
-    answer(fault.status(), Some(fault.document().to_string().into_bytes()), Some(version))
+    answer(
+        fault.status(),
+        Some(fault.document().to_string().into_bytes()),
+        Some(version),
+    )
 }
 
 fn refused(refusal: &auth::Refusal) -> Response<Body> {
@@ -353,10 +452,14 @@ fn answer(status: StatusCode, body: Option<Vec<u8>>, version: Option<Version>) -
     *answer.status_mut() = status;
     let headers: &mut HeaderMap = answer.headers_mut();
     if has_body {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
     }
     version::announce(headers, version);
-    let id = HeaderValue::try_from(format!("req-{}", Uuid::new_v4())).expect("hexadecimal digits and dashes");
+    let id = HeaderValue::try_from(format!("req-{}", Uuid::new_v4()))
+        .expect("hexadecimal digits and dashes");
     if version.is_some_and(|version| version.0 >= 107) {
         headers.insert("x-openstack-request-id", id.clone());
     }

@@ -41,16 +41,30 @@ impl Operation {
 const MOST: usize = 1000;
 
 pub fn parse(body: &Value, version: Version) -> Result<Vec<Operation>, Fault> {
-    let Value::Array(items) = body else { return Err(Fault::bad_request("A patch is a list of operations.")) };
+    let Value::Array(items) = body else {
+        return Err(Fault::bad_request("A patch is a list of operations."));
+    };
     if items.is_empty() || items.len() > MOST {
-        return Err(Fault::bad_request(format!("A patch has one to {MOST} operations, this one has {}.", items.len())));
+        return Err(Fault::bad_request(format!(
+            "A patch has one to {MOST} operations, this one has {}.",
+            items.len()
+        )));
     }
-    items.iter().enumerate().map(|(at, item)| operation(item, version).map_err(|what| invalid(at, &what))).collect()
+    items
+        .iter()
+        .enumerate()
+        .map(|(at, item)| operation(item, version).map_err(|what| invalid(at, &what)))
+        .collect()
 }
 
 fn operation(item: &Value, version: Version) -> Result<Operation, String> {
-    let Value::Object(item) = item else { return Err("it is not an object".into()) };
-    if let Some(key) = item.keys().find(|key| !["op", "path", "value"].contains(&key.as_str())) {
+    let Value::Object(item) = item else {
+        return Err("it is not an object".into());
+    };
+    if let Some(key) = item
+        .keys()
+        .find(|key| !["op", "path", "value"].contains(&key.as_str()))
+    {
         return Err(format!("unexpected property {key:?}"));
     }
     let kind = match item.get("op").and_then(Value::as_str) {
@@ -59,12 +73,19 @@ fn operation(item: &Value, version: Version) -> Result<Operation, String> {
         Some("remove") => Kind::Remove,
         _ => return Err("op must be add, replace or remove".into()),
     };
-    let path = item.get("path").and_then(Value::as_str).ok_or("path must be a text")?;
+    let path = item
+        .get("path")
+        .and_then(Value::as_str)
+        .ok_or("path must be a text")?;
     let Some(path) = path.strip_prefix('/').filter(|path| !path.is_empty()) else {
         return Err(format!("path {path:?} must name a field after a slash"));
     };
     let unescape = |part: &str| {
-        if version.0 >= 98 { part.replace("~1", "/").replace("~0", "~") } else { part.to_owned() }
+        if version.0 >= 98 {
+            part.replace("~1", "/").replace("~0", "~")
+        } else {
+            part.to_owned()
+        }
     };
     let path: Vec<String> = path.split('/').map(unescape).collect();
     if path.iter().any(String::is_empty) {
@@ -96,7 +117,8 @@ pub fn apply(
             fields.insert(name.clone(), current(name)?);
         }
         let field = fields.get_mut(name).expect("put there just now");
-        change(field, below, operation.kind, &operation.value).map_err(|what| invalid(at, &what))?;
+        change(field, below, operation.kind, &operation.value)
+            .map_err(|what| invalid(at, &what))?;
     }
     Ok(fields)
 }
@@ -121,15 +143,23 @@ fn change(target: &mut Value, path: &[String], kind: Kind, value: &Value) -> Res
             Kind::Remove => _ = object.remove(key).ok_or_else(|| absent(key))?,
         },
         Value::Array(list) => {
-            let at = if key == "-" { Some(list.len()) } else { key.parse::<usize>().ok() };
-            let at = at.filter(|at| *at < list.len() + usize::from(kind == Kind::Add)).ok_or_else(|| absent(key))?;
+            let at = if key == "-" {
+                Some(list.len())
+            } else {
+                key.parse::<usize>().ok()
+            };
+            let at = at
+                .filter(|at| *at < list.len() + usize::from(kind == Kind::Add))
+                .ok_or_else(|| absent(key))?;
             match kind {
                 Kind::Add => list.insert(at, value.clone()),
                 Kind::Replace => list[at] = value.clone(),
                 Kind::Remove => _ = list.remove(at),
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Err(absent(key)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            return Err(absent(key));
+        }
     }
     Ok(())
 }
@@ -155,13 +185,41 @@ mod tests {
     fn fields_and_what_is_nested_in_them_are_added_replaced_and_removed() {
         let before = json!({"extra": {"a": 1, "list": [1, 2]}, "driver_info": {}, "name": "n"});
         for (name, patch, after) in [
-            ("add below an empty object", json!([{"op": "add", "path": "/driver_info/x", "value": 1}]), json!({"driver_info": {"x": 1}})),
-            ("replace below", json!([{"op": "replace", "path": "/extra/a", "value": 2}]), json!({"extra": {"a": 2, "list": [1, 2]}})),
-            ("remove below", json!([{"op": "remove", "path": "/extra/a"}]), json!({"extra": {"list": [1, 2]}})),
-            ("remove a field", json!([{"op": "remove", "path": "/name"}]), json!({"name": null})),
-            ("append to a list", json!([{"op": "add", "path": "/extra/list/-", "value": 3}]), json!({"extra": {"a": 1, "list": [1, 2, 3]}})),
-            ("insert into a list", json!([{"op": "add", "path": "/extra/list/0", "value": 0}]), json!({"extra": {"a": 1, "list": [0, 1, 2]}})),
-            ("an escaped slash", json!([{"op": "add", "path": "/driver_info/a~1b~0", "value": 1}]), json!({"driver_info": {"a/b~": 1}})),
+            (
+                "add below an empty object",
+                json!([{"op": "add", "path": "/driver_info/x", "value": 1}]),
+                json!({"driver_info": {"x": 1}}),
+            ),
+            (
+                "replace below",
+                json!([{"op": "replace", "path": "/extra/a", "value": 2}]),
+                json!({"extra": {"a": 2, "list": [1, 2]}}),
+            ),
+            (
+                "remove below",
+                json!([{"op": "remove", "path": "/extra/a"}]),
+                json!({"extra": {"list": [1, 2]}}),
+            ),
+            (
+                "remove a field",
+                json!([{"op": "remove", "path": "/name"}]),
+                json!({"name": null}),
+            ),
+            (
+                "append to a list",
+                json!([{"op": "add", "path": "/extra/list/-", "value": 3}]),
+                json!({"extra": {"a": 1, "list": [1, 2, 3]}}),
+            ),
+            (
+                "insert into a list",
+                json!([{"op": "add", "path": "/extra/list/0", "value": 0}]),
+                json!({"extra": {"a": 1, "list": [0, 1, 2]}}),
+            ),
+            (
+                "an escaped slash",
+                json!([{"op": "add", "path": "/driver_info/a~1b~0", "value": 1}]),
+                json!({"driver_info": {"a/b~": 1}}),
+            ),
             (
                 "one after another",
                 json!([{"op": "add", "path": "/extra", "value": {}}, {"op": "add", "path": "/extra/b", "value": 1}]),

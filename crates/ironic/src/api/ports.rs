@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::field::{self, Field, Resource, View};
 use super::patch;
 use super::request::{Reply, Request};
-use super::value::{self, boolean, mac, name, object, quoted, text, uuid};
+use super::value::{self, boolean, mac, name, object, put, quoted, text, uuid};
 use super::{Service, nodes};
 use crate::record::{Node, Object, Port, Record, Row as _};
 use crate::store::{Change, Tables};
@@ -33,25 +33,74 @@ impl Resource for Port {
 
 const FIELDS: &[Field<Port>] = &[
     Field::shown("uuid", 1, |p, _| Cell::Uuid(p.uuid)),
-    Field::settable("address", 1, |p, _| Cell::Mac(p.address), |p, v| Ok(p.address = mac(&v)?)),
+    Field::settable(
+        "address",
+        1,
+        |p, _| Cell::Mac(p.address),
+        |p, v| put(&mut p.address, mac(&v)),
+    ),
     Field::shown("node_uuid", 1, |p, _| Cell::Uuid(p.node_uuid)),
-    Field::settable("extra", 1, |p, _| Cell::Object(&p.extra), |p, v| Ok(p.extra = object(v)?)),
+    Field::settable(
+        "extra",
+        1,
+        |p, _| Cell::Object(&p.extra),
+        |p, v| put(&mut p.extra, object(v)),
+    ),
     Field::shown("internal_info", 18, |p, _| Cell::Object(&p.internal_info)),
-    Field::settable("local_link_connection", 19, |p, _| Cell::Object(&p.local_link_connection), |p, v| {
-        p.local_link_connection = object(v)?;
-        Ok(())
-    }),
-    Field::settable("pxe_enabled", 19, |p, _| Cell::Bool(p.pxe_enabled), |p, v| Ok(p.pxe_enabled = boolean(&v, true)?)),
-    Field::settable("portgroup_uuid", 24, |p, _| Cell::uuid(p.portgroup_uuid), |p, v| Ok(p.portgroup_uuid = uuid(&v)?)),
-    Field::settable("physical_network", 34, |p, _| Cell::text(p.physical_network.as_ref()), |p, v| {
-        p.physical_network = text(v, 64)?;
-        Ok(())
-    }),
-    Field::settable("is_smartnic", 53, |p, _| Cell::Bool(p.is_smartnic), |p, v| Ok(p.is_smartnic = boolean(&v, false)?)),
-    Field::settable("name", 88, |p, _| Cell::text(p.name.as_ref()), |p, v| Ok(p.name = name(v)?)),
-    Field::settable("description", 97, |p, _| Cell::text(p.description.as_ref()), |p, v| Ok(p.description = text(v, 255)?)),
-    Field::settable("vendor", 100, |p, _| Cell::text(p.vendor.as_ref()), |p, v| Ok(p.vendor = text(v, 32)?)),
-    Field::settable("category", 101, |p, _| Cell::text(p.category.as_ref()), |p, v| Ok(p.category = text(v, 80)?)),
+    Field::settable(
+        "local_link_connection",
+        19,
+        |p, _| Cell::Object(&p.local_link_connection),
+        |p, v| put(&mut p.local_link_connection, object(v)),
+    ),
+    Field::settable(
+        "pxe_enabled",
+        19,
+        |p, _| Cell::Bool(p.pxe_enabled),
+        |p, v| put(&mut p.pxe_enabled, boolean(&v, true)),
+    ),
+    Field::settable(
+        "portgroup_uuid",
+        24,
+        |p, _| Cell::uuid(p.portgroup_uuid),
+        |p, v| put(&mut p.portgroup_uuid, uuid(&v)),
+    ),
+    Field::settable(
+        "physical_network",
+        34,
+        |p, _| Cell::text(p.physical_network.as_ref()),
+        |p, v| put(&mut p.physical_network, text(v, 64)),
+    ),
+    Field::settable(
+        "is_smartnic",
+        53,
+        |p, _| Cell::Bool(p.is_smartnic),
+        |p, v| put(&mut p.is_smartnic, boolean(&v, false)),
+    ),
+    Field::settable(
+        "name",
+        88,
+        |p, _| Cell::text(p.name.as_ref()),
+        |p, v| put(&mut p.name, name(v)),
+    ),
+    Field::settable(
+        "description",
+        97,
+        |p, _| Cell::text(p.description.as_ref()),
+        |p, v| put(&mut p.description, text(v, 255)),
+    ),
+    Field::settable(
+        "vendor",
+        100,
+        |p, _| Cell::text(p.vendor.as_ref()),
+        |p, v| put(&mut p.vendor, text(v, 32)),
+    ),
+    Field::settable(
+        "category",
+        101,
+        |p, _| Cell::text(p.category.as_ref()),
+        |p, v| put(&mut p.category, text(v, 80)),
+    ),
     Field::shown("created_at", 1, |p, _| Cell::Time(p.created_at)),
     Field::shown("updated_at", 1, |p, _| Cell::time(p.updated_at)),
 ];
@@ -82,7 +131,10 @@ fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, Fault
         ("description_contains", 97),
         ("conductor_groups", 99),
     ];
-    let known: Vec<&str> = collection::PAGING.into_iter().chain(FILTERS.map(|(name, _)| name)).collect();
+    let known: Vec<&str> = collection::PAGING
+        .into_iter()
+        .chain(FILTERS.map(|(name, _)| name))
+        .collect();
     request.query.only(&known)?;
     for (name, since) in FILTERS {
         if request.query.get(name).is_some() {
@@ -99,7 +151,8 @@ fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, Fault
         None => tables.ports.all().cloned().collect(),
     };
     if let Some(text) = query.get("address") {
-        let address = mac(&Value::from(text)).map_err(|problem| Fault::bad_request(format!("address: {problem}")))?;
+        let address = mac(&Value::from(text))
+            .map_err(|problem| Fault::bad_request(format!("address: {problem}")))?;
         rows.retain(|port| port.address == address);
     }
     if let Some(ident) = query.get("portgroup") {
@@ -107,20 +160,41 @@ fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, Fault
         rows.retain(|port| port.portgroup_uuid == Some(group.uuid));
     }
     if let Some(part) = query.get("description_contains") {
-        rows.retain(|port| port.description.as_ref().is_some_and(|text| text.contains(part)));
+        rows.retain(|port| {
+            port.description
+                .as_ref()
+                .is_some_and(|text| text.contains(part))
+        });
     }
     let node = |port: &Port| tables.nodes.get(port.node_uuid).cloned();
     if let Some(shards) = query.list("shard") {
-        rows.retain(|port| node(port).is_some_and(|node| node.shard.as_ref().is_some_and(|shard| shards.contains(shard))));
+        rows.retain(|port| {
+            node(port).is_some_and(|node| {
+                node.shard
+                    .as_ref()
+                    .is_some_and(|shard| shards.contains(shard))
+            })
+        });
     }
     if let Some(groups) = query.list("conductor_groups") {
         rows.retain(|port| node(port).is_some_and(|node| groups.contains(&node.conductor_group)));
     }
     drop(tables);
-    collection::list(request, &service.scope(request), rows, service.options.max_limit, full)
+    collection::list(
+        request,
+        &service.scope(request),
+        rows,
+        service.options.max_limit,
+        full,
+    )
 }
 
-pub fn of_node(service: &Service, request: &Request, node: Uuid, path: &[&str]) -> Result<Reply, Fault> {
+pub fn of_node(
+    service: &Service,
+    request: &Request,
+    node: Uuid,
+    path: &[&str],
+) -> Result<Reply, Fault> {
     let full = match path {
         [] => false,
         ["detail"] => true,
@@ -128,7 +202,13 @@ pub fn of_node(service: &Service, request: &Request, node: Uuid, path: &[&str]) 
     };
     request.query.only(&collection::PAGING)?;
     let rows: Vec<Arc<Port>> = service.store.read().ports.of(node).cloned().collect();
-    collection::list(request, &service.scope(request), rows, service.options.max_limit, full)
+    collection::list(
+        request,
+        &service.scope(request),
+        rows,
+        service.options.max_limit,
+        full,
+    )
 }
 
 async fn create(service: &Service, request: &Request) -> Result<Reply, Fault> {
@@ -136,11 +216,23 @@ async fn create(service: &Service, request: &Request) -> Result<Reply, Fault> {
         return Err(Fault::bad_request("The body must be a JSON object."));
     };
     let given = |problem: String, key: &str| Fault::bad_request(format!("{key}: {problem}"));
-    let address = mac(body.get("address").unwrap_or(&Value::Null)).map_err(|problem| given(problem, "address"))?;
-    let own = uuid(body.get("uuid").unwrap_or(&Value::Null)).map_err(|problem| given(problem, "uuid"))?;
+    let address = mac(body.get("address").unwrap_or(&Value::Null))
+        .map_err(|problem| given(problem, "address"))?;
+    let own =
+        uuid(body.get("uuid").unwrap_or(&Value::Null)).map_err(|problem| given(problem, "uuid"))?;
     let owner = owner(request, &body)?;
-    let mut port = Port::new(own.unwrap_or_else(Uuid::new_v4), address, Uuid::nil(), Timestamp::now());
-    field::write_all(&mut port, &body, &["uuid", "address", "node_uuid", "node_ident"], request.version)?;
+    let mut port = Port::new(
+        own.unwrap_or_else(Uuid::new_v4),
+        address,
+        Uuid::nil(),
+        Timestamp::now(),
+    );
+    field::write_all(
+        &mut port,
+        &body,
+        &["uuid", "address", "node_uuid", "node_ident"],
+        request.version,
+    )?;
     let own = port.uuid;
     service
         .store
@@ -153,7 +245,10 @@ async fn create(service: &Service, request: &Request) -> Result<Reply, Fault> {
         .await?;
     let port = find(&service.store.read(), &own.to_string())?;
     let location = format!("{}/v1/ports/{own}", request.base);
-    Ok(Reply::created(&field::whole(&*port, &service.scope(request)), location))
+    Ok(Reply::created(
+        &field::whole(&*port, &service.scope(request)),
+        location,
+    ))
 }
 
 /// The node a new port or port group is for, as the body names it.
@@ -164,7 +259,10 @@ pub fn owner(request: &Request, body: &Object) -> Result<String, Fault> {
     }
     if let Some(node) = text("node_uuid") {
         if node.parse::<Uuid>().is_err() && request.version.0 < 94 {
-            return Err(Fault::bad_request(format!("node_uuid: {} is not a uuid", quoted(&node))));
+            return Err(Fault::bad_request(format!(
+                "node_uuid: {} is not a uuid",
+                quoted(&node)
+            )));
         }
         return Ok(node);
     }
@@ -177,7 +275,8 @@ pub fn node_of(tables: &Tables, ident: &str) -> Result<Arc<Node>, Fault> {
         Ok(uuid) => tables.nodes.get(uuid),
         Err(_) => tables.nodes.named(ident),
     };
-    let node = found.ok_or_else(|| Fault::bad_request(format!("Node {} could not be found.", quoted(ident))))?;
+    let node = found
+        .ok_or_else(|| Fault::bad_request(format!("Node {} could not be found.", quoted(ident))))?;
     Ok(Arc::clone(node))
 }
 
@@ -191,7 +290,11 @@ async fn change(service: &Service, request: &Request, ident: &str) -> Result<Rep
             if let Some(node) = &node {
                 nodes::unlocked(node)?;
             }
-            let scope = field::Scope { base: "", version: request.version, host: "" };
+            let scope = field::Scope {
+                base: "",
+                version: request.version,
+                host: "",
+            };
             let fields = patch::apply(&operations, |name| {
                 let field = field::pick::<Port>(name, request.version)?;
                 Ok((field.read)(&before, &scope).bare())
@@ -228,7 +331,10 @@ fn allowed(before: &Port, port: &Port, node: &Node) -> Result<(), Fault> {
         || before.local_link_connection != port.local_link_connection
         || before.portgroup_uuid != port.portgroup_uuid
         || before.physical_network != port.physical_network;
-    let may = matches!(state, State::Enroll | State::Inspecting | State::InspectWait | State::Manageable);
+    let may = matches!(
+        state,
+        State::Enroll | State::Inspecting | State::InspectWait | State::Manageable
+    );
     if wired && !may && !node.life.maintenance {
         return Err(Fault::conflict(format!(
             "Port {}: its connection cannot change while node {} is in state {state}; make it manageable, or put it into maintenance.",
@@ -260,7 +366,12 @@ fn show(service: &Service, request: &Request, port: &Port) -> Result<Reply, Faul
         Some(names) => field::named(&names, request.version)?,
         None => field::all(request.version),
     };
-    Ok(Reply::ok(&View { row: port, fields: &fields, scope: &scope, parts: false }))
+    Ok(Reply::ok(&View {
+        row: port,
+        fields: &fields,
+        scope: &scope,
+        parts: false,
+    }))
 }
 
 fn find(tables: &Tables, ident: &str) -> Result<Arc<Port>, Fault> {
@@ -268,32 +379,55 @@ fn find(tables: &Tables, ident: &str) -> Result<Arc<Port>, Fault> {
         Ok(uuid) => tables.ports.get(uuid),
         Err(_) => tables.ports.named(ident),
     };
-    found.cloned().ok_or_else(|| Fault::not_found(format!("Port {} could not be found.", quoted(ident))))
+    found
+        .cloned()
+        .ok_or_else(|| Fault::not_found(format!("Port {} could not be found.", quoted(ident))))
 }
 
 fn unique(tables: &Tables, port: &Port, but: Option<Uuid>) -> Result<(), Fault> {
     if but.is_none() && tables.ports.get(port.uuid).is_some() {
-        return Err(Fault::conflict(format!("A port with UUID {} already exists.", port.uuid)));
+        return Err(Fault::conflict(format!(
+            "A port with UUID {} already exists.",
+            port.uuid
+        )));
     }
     for name in port.names() {
-        if tables.ports.named(&name).is_some_and(|other| Some(other.uuid) != but) {
-            let what = if name == port.address.to_string() { "MAC address" } else { "name" };
-            return Err(Fault::conflict(format!("A port with {what} {name} already exists.")));
+        if tables
+            .ports
+            .named(&name)
+            .is_some_and(|other| Some(other.uuid) != but)
+        {
+            let what = if name == port.address.to_string() {
+                "MAC address"
+            } else {
+                "name"
+            };
+            return Err(Fault::conflict(format!(
+                "A port with {what} {name} already exists."
+            )));
         }
     }
     Ok(())
 }
 
 fn group(tables: &Tables, port: &Port) -> Result<(), Fault> {
-    let Some(uuid) = port.portgroup_uuid else { return Ok(()) };
+    let Some(uuid) = port.portgroup_uuid else {
+        return Ok(());
+    };
     match tables.portgroups.get(uuid) {
         Some(group) if group.node_uuid == port.node_uuid => Ok(()),
-        Some(_) => Err(Fault::bad_request("portgroup_uuid: belongs to another node")),
-        None => Err(Fault::bad_request(format!("portgroup_uuid: there is no port group {uuid}"))),
+        Some(_) => Err(Fault::bad_request(
+            "portgroup_uuid: belongs to another node",
+        )),
+        None => Err(Fault::bad_request(format!(
+            "portgroup_uuid: there is no port group {uuid}"
+        ))),
     }
 }
 
 /// For other modules that read a MAC address from a query.
 pub fn parse_macs(text: &str) -> Vec<model::Mac> {
-    text.split(',').filter_map(|part| value::mac(&Value::from(part.trim())).ok()).collect()
+    text.split(',')
+        .filter_map(|part| value::mac(&Value::from(part.trim())).ok())
+        .collect()
 }

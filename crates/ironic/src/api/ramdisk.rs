@@ -25,18 +25,29 @@ pub async fn lookup(service: &Service, request: &Request) -> Result<Reply, Fault
         return Err(Fault::method_not_allowed());
     }
     request.query.only(&["addresses", "node_uuid"])?;
-    let macs = request.query.get("addresses").map(ports::parse_macs).unwrap_or_default();
+    let macs = request
+        .query
+        .get("addresses")
+        .map(ports::parse_macs)
+        .unwrap_or_default();
     let uuid = match request.query.get("node_uuid") {
         None => None,
-        Some(text) => Some(text.parse::<Uuid>().map_err(|_| Fault::bad_request("node_uuid: is not a uuid"))?),
+        Some(text) => Some(
+            text.parse::<Uuid>()
+                .map_err(|_| Fault::bad_request("node_uuid: is not a uuid"))?,
+        ),
     };
     if macs.is_empty() && uuid.is_none() {
-        return Err(Fault::bad_request("A lookup needs the uuid of a node, or a MAC address of one."));
+        return Err(Fault::bad_request(
+            "A lookup needs the uuid of a node, or a MAC address of one.",
+        ));
     }
     let fast_track = service.conductor.options.defaults.fast_track;
     hand_token(service, request, |tables| {
         let node = by_uuid_or_mac(tables, uuid, &macs).filter(|node| {
-            node.life.state.lookup(fast_track || node.life.settings.fast_track)
+            node.life
+                .state
+                .lookup(fast_track || node.life.settings.fast_track)
         });
         node.ok_or_else(|| Fault::not_found("Node could not be found."))
     })
@@ -48,7 +59,11 @@ fn by_uuid_or_mac(tables: &Tables, uuid: Option<Uuid>, macs: &[model::Mac]) -> O
     if let Some(uuid) = uuid {
         return tables.nodes.get(uuid).cloned();
     }
-    let mut owners: Vec<Uuid> = macs.iter().filter_map(|mac| tables.ports.named(&mac.to_string())).map(|p| p.node_uuid).collect();
+    let mut owners: Vec<Uuid> = macs
+        .iter()
+        .filter_map(|mac| tables.ports.named(&mac.to_string()))
+        .map(|p| p.node_uuid)
+        .collect();
     owners.sort_unstable();
     owners.dedup();
     match owners.as_slice() {
@@ -72,7 +87,8 @@ async fn hand_token(
             }
             let mut node = Node::clone(&node);
             let token = new_token();
-            node.driver_internal_info.insert(TOKEN.into(), token.clone().into());
+            node.driver_internal_info
+                .insert(TOKEN.into(), token.clone().into());
             let uuid = node.uuid;
             Ok::<_, Fault>((vec![node.into()], (uuid, token)))
         })
@@ -88,10 +104,18 @@ fn new_token() -> String {
 }
 
 fn document(service: &Service, request: &Request, node: &Node, token: &str) -> Value {
-    let names = ["uuid", "properties", "instance_info", "driver_internal_info"];
+    let names = [
+        "uuid",
+        "properties",
+        "instance_info",
+        "driver_internal_info",
+    ];
     let fields: Vec<_> = names.into_iter().filter_map(field::find::<Node>).collect();
     let scope = service.scope(request);
-    let out_of_band = matches!(node.interfaces.management.as_str(), "redfish" | "idrac-redfish");
+    let out_of_band = matches!(
+        node.interfaces.management.as_str(),
+        "redfish" | "idrac-redfish"
+    );
     json!({
         "node": View { row: node, fields: &fields, scope: &scope, parts: false },
         "config": {
@@ -160,10 +184,21 @@ struct Beat {
 
 impl Beat {
     fn parse(request: &Request) -> Result<Self, Fault> {
-        const KEYS: [&str; 6] =
-            ["callback_url", "agent_token", "agent_version", "agent_verify_ca", "agent_status", "agent_status_message"];
+        const KEYS: [&str; 6] = [
+            "callback_url",
+            "agent_token",
+            "agent_version",
+            "agent_verify_ca",
+            "agent_status",
+            "agent_status_message",
+        ];
         let body = request.object(&KEYS)?;
-        for (key, since) in [("agent_version", 36), ("agent_token", 62), ("agent_verify_ca", 68), ("agent_status", 72)] {
+        for (key, since) in [
+            ("agent_version", 36),
+            ("agent_token", 62),
+            ("agent_verify_ca", 68),
+            ("agent_status", 72),
+        ] {
             if body.contains_key(key) {
                 request.version.needs(since, &format!("Property {key:?}"))?;
             }
@@ -173,19 +208,32 @@ impl Beat {
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(_) => Err(Fault::bad_request(format!("{key}: must be a text"))),
         };
-        let url = text("callback_url")?.ok_or_else(|| Fault::bad_request("callback_url: is required"))?;
+        let url =
+            text("callback_url")?.ok_or_else(|| Fault::bad_request("callback_url: is required"))?;
         if url.starts_with("http://") {
-            return Err(Fault::bad_request("callback_url: TLS is required, so it must begin with https"));
+            return Err(Fault::bad_request(
+                "callback_url: TLS is required, so it must begin with https",
+            ));
         }
         if !url.starts_with("https://") || url.len() > 1024 {
-            return Err(Fault::bad_request(format!("callback_url: {} is not an https address", quoted(&url))));
+            return Err(Fault::bad_request(format!(
+                "callback_url: {} is not an https address",
+                quoted(&url)
+            )));
         }
         let version = text("agent_version")?;
         if version.is_none() && text("agent_status")?.is_none() {
             return Err(Fault::bad_request("agent_version: is required"));
         }
-        let token = text("agent_token")?.ok_or_else(|| Fault::bad_request("Agent token is required for heartbeat processing."))?;
-        Ok(Self { url, token, version, certificate: text("agent_verify_ca")? })
+        let token = text("agent_token")?.ok_or_else(|| {
+            Fault::bad_request("Agent token is required for heartbeat processing.")
+        })?;
+        Ok(Self {
+            url,
+            token,
+            version,
+            certificate: text("agent_verify_ca")?,
+        })
     }
 
     /// Whether it comes from the agent that was given the token.
@@ -193,13 +241,24 @@ impl Beat {
         let known = |key: &str| node.driver_internal_info.get(key).and_then(Value::as_str);
         let right = known(TOKEN).is_some_and(|token| same(token.as_bytes(), self.token.as_bytes()));
         if !right {
-            return Err(Fault::bad_request(format!("Invalid or missing agent token for node {}.", node.uuid)));
+            return Err(Fault::bad_request(format!(
+                "Invalid or missing agent token for node {}.",
+                node.uuid
+            )));
         }
         if known("agent_url").is_some_and(|url| url != self.url) {
-            return Err(Fault::bad_request(format!("The agent of node {} cannot change its callback_url.", node.uuid)));
+            return Err(Fault::bad_request(format!(
+                "The agent of node {} cannot change its callback_url.",
+                node.uuid
+            )));
         }
-        if known("agent_verify_ca").is_some_and(|before| Some(before) != self.certificate.as_deref()) {
-            return Err(Fault::bad_request(format!("The agent of node {} cannot change its certificate.", node.uuid)));
+        if known("agent_verify_ca")
+            .is_some_and(|before| Some(before) != self.certificate.as_deref())
+        {
+            return Err(Fault::bad_request(format!(
+                "The agent of node {} cannot change its certificate.",
+                node.uuid
+            )));
         }
         Ok(())
     }
@@ -229,12 +288,23 @@ pub async fn continue_inspection(service: &Service, request: &Request) -> Result
     request.query.only(&["node_uuid"])?;
     let asked = match request.query.get("node_uuid") {
         None => None,
-        Some(_) if request.version.0 < 84 => return Err(Fault::not_acceptable("Argument \"node_uuid\" needs API version 1.84 or later")),
-        Some(text) => Some(text.parse::<Uuid>().map_err(|_| Fault::bad_request("node_uuid: is not a uuid"))?),
+        Some(_) if request.version.0 < 84 => {
+            return Err(Fault::not_acceptable(
+                "Argument \"node_uuid\" needs API version 1.84 or later",
+            ));
+        }
+        Some(text) => Some(
+            text.parse::<Uuid>()
+                .map_err(|_| Fault::bad_request("node_uuid: is not a uuid"))?,
+        ),
     };
     let body = match request.json()? {
         Value::Object(body) => body,
-        _ => return Err(Fault::bad_request("The inspection data must be a JSON object.")),
+        _ => {
+            return Err(Fault::bad_request(
+                "The inspection data must be a JSON object.",
+            ));
+        }
     };
     let macs = reported(&body)?;
     let uuid = service
@@ -243,7 +313,9 @@ pub async fn continue_inspection(service: &Service, request: &Request) -> Result
             let node = by_uuid_or_mac(tables, asked, &macs)
                 .or_else(|| by_bmc(tables, &body))
                 .filter(|node| node.life.state == State::InspectWait)
-                .ok_or_else(|| Fault::not_found("Node could not be found, or is not being inspected."))?;
+                .ok_or_else(|| {
+                    Fault::not_found("Node could not be found, or is not being inspected.")
+                })?;
             let mut node = Node::clone(&node);
             let now = Timestamp::now();
             node.life.inventory_at = Some(now);
@@ -251,13 +323,20 @@ pub async fn continue_inspection(service: &Service, request: &Request) -> Result
                 node.reservation = Some(service.conductor.options.host.clone());
             }
             let uuid = node.uuid;
-            let sent = Change::PutDocument { key: inspection::sent_key(uuid), value: request.body.to_vec() };
+            let sent = Change::PutDocument {
+                key: inspection::sent_key(uuid),
+                value: request.body.to_vec(),
+            };
             Ok::<_, Fault>((vec![sent, node.into()], uuid))
         })
         .await?;
     let reply = if request.version.0 >= 84 {
         let look = |tables: &Tables| {
-            tables.nodes.get(uuid).cloned().ok_or_else(|| Fault::not_found("Node could not be found."))
+            tables
+                .nodes
+                .get(uuid)
+                .cloned()
+                .ok_or_else(|| Fault::not_found("Node could not be found."))
         };
         hand_token(service, request, look).await?
     } else {
@@ -268,11 +347,15 @@ pub async fn continue_inspection(service: &Service, request: &Request) -> Result
 }
 
 fn reported(body: &Object) -> Result<Vec<model::Mac>, Fault> {
-    let inventory = body.get("inventory").filter(|inventory| inventory.is_object());
+    let inventory = body
+        .get("inventory")
+        .filter(|inventory| inventory.is_object());
     let inventory = inventory.ok_or_else(|| Fault::bad_request("inventory: is required"))?;
     let interfaces = inspection::interfaces(inventory);
     if interfaces.is_empty() {
-        return Err(Fault::bad_request("inventory.interfaces: must have at least one interface with a mac_address"));
+        return Err(Fault::bad_request(
+            "inventory.interfaces: must have at least one interface with a mac_address",
+        ));
     }
     Ok(interfaces.into_iter().map(|(_, mac)| mac).collect())
 }
@@ -288,9 +371,23 @@ fn by_bmc(tables: &Tables, body: &Object) -> Option<Arc<Node>> {
     let mut found = tables.nodes.all().filter(|node| {
         node.life.state == State::InspectWait
             && ["ipmi_address", "redfish_address"].into_iter().any(|key| {
-                let known = node.driver_info.get(key).and_then(Value::as_str).unwrap_or_default();
-                let host = known.split_once("://").map_or(known, |(_, rest)| rest).split('/').next().unwrap_or_default();
-                addresses.iter().any(|address| host == *address || host.strip_prefix('[').is_some_and(|h| h.starts_with(address)))
+                let known = node
+                    .driver_info
+                    .get(key)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                let host = known
+                    .split_once("://")
+                    .map_or(known, |(_, rest)| rest)
+                    .split('/')
+                    .next()
+                    .unwrap_or_default();
+                addresses.iter().any(|address| {
+                    host == *address
+                        || host
+                            .strip_prefix('[')
+                            .is_some_and(|h| h.starts_with(address))
+                })
             })
     });
     let first = found.next().cloned();

@@ -23,9 +23,12 @@ pub struct Request {
 impl Request {
     pub fn json(&self) -> Result<Value, Fault> {
         if self.body.is_empty() {
-            return Err(Fault::bad_request("The request needs a body of JSON, and has none."));
+            return Err(Fault::bad_request(
+                "The request needs a body of JSON, and has none.",
+            ));
         }
-        serde_json::from_slice(&self.body).map_err(|error| Fault::bad_request(format!("The body is not JSON: {error}")))
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Fault::bad_request(format!("The body is not JSON: {error}")))
     }
 
     /// The body, which must be an object with no other keys than these.
@@ -39,7 +42,11 @@ impl Request {
 
     /// Like `object`, for calls that may come without a body.
     pub fn object_or_empty(&self, keys: &[&str]) -> Result<Object, Fault> {
-        if self.body.is_empty() { Ok(Object::new()) } else { self.object(keys) }
+        if self.body.is_empty() {
+            Ok(Object::new())
+        } else {
+            self.object(keys)
+        }
     }
 }
 
@@ -74,7 +81,11 @@ impl Query {
 
     /// Refuses arguments this call does not have.
     pub fn only(&self, known: &[&str]) -> Result<(), Fault> {
-        match self.0.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+        match self
+            .0
+            .iter()
+            .find(|(key, _)| !known.contains(&key.as_str()))
+        {
             None => Ok(()),
             Some((key, _)) => Err(Fault::bad_request(format!(
                 "Unknown argument {:?}; there are {}",
@@ -85,25 +96,40 @@ impl Query {
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .rev()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn bool(&self, key: &str) -> Result<Option<bool>, Fault> {
-        let Some(text) = self.get(key) else { return Ok(None) };
+        let Some(text) = self.get(key) else {
+            return Ok(None);
+        };
         match text.to_ascii_lowercase().as_str() {
             "1" | "t" | "true" | "on" | "y" | "yes" => Ok(Some(true)),
             "0" | "f" | "false" | "off" | "n" | "no" => Ok(Some(false)),
-            _ => Err(Fault::bad_request(format!("{key}: {text:?} is neither true nor false"))),
+            _ => Err(Fault::bad_request(format!(
+                "{key}: {text:?} is neither true nor false"
+            ))),
         }
     }
 
     /// A comma-separated list.
     pub fn list(&self, key: &str) -> Option<Vec<String>> {
-        self.get(key).map(|text| text.split(',').map(|item| item.trim().to_owned()).filter(|i| !i.is_empty()).collect())
+        self.get(key).map(|text| {
+            text.split(',')
+                .map(|item| item.trim().to_owned())
+                .filter(|i| !i.is_empty())
+                .collect()
+        })
     }
 
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 }
 
@@ -144,8 +170,14 @@ pub fn base(configured: Option<&str>, headers: &HeaderMap, tls: bool) -> String 
     if let Some(base) = configured {
         return base.trim_end_matches('/').to_owned();
     }
-    let host = headers.get("host").and_then(|value| value.to_str().ok()).unwrap_or("localhost:6385");
-    let host: String = host.chars().filter(|c| c.is_ascii_alphanumeric() || "-._~:[]%".contains(*c)).collect();
+    let host = headers
+        .get("host")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("localhost:6385");
+    let host: String = host
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "-._~:[]%".contains(*c))
+        .collect();
     format!("{}://{host}", if tls { "https" } else { "http" })
 }
 
@@ -163,19 +195,34 @@ impl Reply {
 
     pub fn json(status: StatusCode, document: &impl Serialize) -> Self {
         let body = serde_json::to_vec(document).expect("documents have only text for keys");
-        Self { status, body: Some(body), location: None }
+        Self {
+            status,
+            body: Some(body),
+            location: None,
+        }
     }
 
     pub fn created(document: &impl Serialize, location: String) -> Self {
-        Self { location: Some(location), ..Self::json(StatusCode::CREATED, document) }
+        Self {
+            location: Some(location),
+            ..Self::json(StatusCode::CREATED, document)
+        }
     }
 
     pub fn no_content() -> Self {
-        Self { status: StatusCode::NO_CONTENT, body: None, location: None }
+        Self {
+            status: StatusCode::NO_CONTENT,
+            body: None,
+            location: None,
+        }
     }
 
     pub fn accepted() -> Self {
-        Self { status: StatusCode::ACCEPTED, body: None, location: None }
+        Self {
+            status: StatusCode::ACCEPTED,
+            body: None,
+            location: None,
+        }
     }
 }
 
@@ -192,7 +239,11 @@ mod tests {
         assert_eq!(query.get("x"), Some("2"));
         assert_eq!(query.get("empty"), Some(""));
         assert!(query.only(&["fields", "x"]).is_err());
-        assert!(Query::parse("a=%zz").is_err() && Query::parse("a=%ff").is_err() && Query::parse("a=%2").is_err());
+        assert!(
+            Query::parse("a=%zz").is_err()
+                && Query::parse("a=%ff").is_err()
+                && Query::parse("a=%2").is_err()
+        );
     }
 
     proptest! {

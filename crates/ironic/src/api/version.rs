@@ -23,7 +23,9 @@ impl Version {
             Some(value) => Some(text(value)?.trim().to_owned()),
             None => shared(headers)?,
         };
-        let Some(asked) = asked else { return Ok(OLDEST) };
+        let Some(asked) = asked else {
+            return Ok(OLDEST);
+        };
         if asked.eq_ignore_ascii_case("latest") {
             return Ok(NEWEST);
         }
@@ -36,7 +38,9 @@ impl Version {
 
     fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.split_once('.')?;
-        let digits = |part: &str| (!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())).then_some(());
+        let digits = |part: &str| {
+            (!part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())).then_some(())
+        };
         digits(major).and(digits(minor))?;
         (major == "1").then_some(())?;
         minor.parse().ok().map(Self)
@@ -47,7 +51,9 @@ impl Version {
         if self.0 >= since {
             return Ok(());
         }
-        Err(Fault::not_acceptable(format!("{what} needs API version 1.{since} or later; this request speaks {self}")))
+        Err(Fault::not_acceptable(format!(
+            "{what} needs API version 1.{since} or later; this request speaks {self}"
+        )))
     }
 }
 
@@ -75,12 +81,15 @@ fn text(value: &HeaderValue) -> Result<&str, Fault> {
 
 fn unacceptable(asked: &str) -> Fault {
     let asked: String = asked.chars().take(32).collect();
-    Fault::not_acceptable(format!("version {asked} is not served here; there are {OLDEST} to {NEWEST}"))
+    Fault::not_acceptable(format!(
+        "version {asked} is not served here; there are {OLDEST} to {NEWEST}"
+    ))
 }
 
 /// Tells a client which versions there are, and which one answered it.
 pub fn announce(headers: &mut HeaderMap, used: Option<Version>) {
-    let value = |version: Version| HeaderValue::try_from(version.to_string()).expect("digits and a dot");
+    let value =
+        |version: Version| HeaderValue::try_from(version.to_string()).expect("digits and a dot");
     headers.insert(LEAST, value(OLDEST));
     headers.insert(MOST, value(NEWEST));
     if let Some(version) = used {
@@ -101,16 +110,43 @@ mod tests {
     #[test]
     fn both_headers_choose_and_none_means_the_oldest() {
         assert_eq!(Version::negotiate(&HeaderMap::new()).unwrap(), OLDEST);
-        assert_eq!(asking("x-openstack-ironic-api-version", "1.58").unwrap(), Version(58));
-        assert_eq!(asking("x-openstack-ironic-api-version", "latest").unwrap(), NEWEST);
-        assert_eq!(asking("openstack-api-version", "baremetal 1.81").unwrap(), Version(81));
-        assert_eq!(asking("openstack-api-version", "compute 2.1, baremetal 1.9").unwrap(), Version(9));
-        assert_eq!(asking("openstack-api-version", "compute 2.1").unwrap(), OLDEST);
+        assert_eq!(
+            asking("x-openstack-ironic-api-version", "1.58").unwrap(),
+            Version(58)
+        );
+        assert_eq!(
+            asking("x-openstack-ironic-api-version", "latest").unwrap(),
+            NEWEST
+        );
+        assert_eq!(
+            asking("openstack-api-version", "baremetal 1.81").unwrap(),
+            Version(81)
+        );
+        assert_eq!(
+            asking("openstack-api-version", "compute 2.1, baremetal 1.9").unwrap(),
+            Version(9)
+        );
+        assert_eq!(
+            asking("openstack-api-version", "compute 2.1").unwrap(),
+            OLDEST
+        );
     }
 
     #[test]
     fn what_is_not_a_version_of_ours_is_not_acceptable() {
-        for bad in ["1.0", "1.111", "2.1", "1", "1.", ".1", "1.+5", "one", "1.1.1", "1.99999999", ""] {
+        for bad in [
+            "1.0",
+            "1.111",
+            "2.1",
+            "1",
+            "1.",
+            ".1",
+            "1.+5",
+            "one",
+            "1.1.1",
+            "1.99999999",
+            "",
+        ] {
             let fault = asking("x-openstack-ironic-api-version", bad).unwrap_err();
             assert_eq!(fault.status().as_u16(), 406, "{bad}");
         }

@@ -31,7 +31,10 @@ pub fn empty(request: &Request, kind: &str, path: &[&str]) -> Result<Reply, Faul
             axum::http::StatusCode::NOT_IMPLEMENTED,
             format!("This service keeps no {}.", kind.replace('_', " ")),
         )),
-        ([name], _) => Err(Fault::not_found(format!("There is no {} among the {kind}.", quoted(name)))),
+        ([name], _) => Err(Fault::not_found(format!(
+            "There is no {} among the {kind}.",
+            quoted(name)
+        ))),
         _ => Err(Fault::method_not_allowed()),
     }
 }

@@ -61,7 +61,11 @@ struct Handle {
 
 impl Conductor {
     /// Takes up every node where the last run left it.
-    pub async fn start(store: Arc<Store>, fake: Driver, options: Options) -> Result<Arc<Self>, store::Error> {
+    pub async fn start(
+        store: Arc<Store>,
+        fake: Driver,
+        options: Options,
+    ) -> Result<Arc<Self>, store::Error> {
         let now = Timestamp::now();
         let conductor = Arc::new(Self {
             options,
@@ -81,10 +85,17 @@ impl Conductor {
                     conductor.settle(&mut node, now);
                     changes.push(Change::from(node));
                 }
-                Ok::<_, store::Error>((changes, tables.nodes.all().map(|node| node.uuid).collect::<Vec<_>>()))
+                Ok::<_, store::Error>((
+                    changes,
+                    tables.nodes.all().map(|node| node.uuid).collect::<Vec<_>>(),
+                ))
             })
             .await?;
-        info!(nodes = nodes.len(), host = conductor.options.host, "conductor started");
+        info!(
+            nodes = nodes.len(),
+            host = conductor.options.host,
+            "conductor started"
+        );
         for node in nodes {
             conductor.poke(node);
         }
@@ -104,13 +115,22 @@ impl Conductor {
             return;
         }
         let poke = Arc::new(Notify::new());
-        let task = tokio::spawn(task::run(Arc::clone(self), node, Arc::clone(&poke), self.stop.subscribe()));
+        let task = tokio::spawn(task::run(
+            Arc::clone(self),
+            node,
+            Arc::clone(&poke),
+            self.stop.subscribe(),
+        ));
         tasks.insert(node, Handle { poke, task });
     }
 
     /// A node is gone from the store, and so its task ends.
     pub fn forget(&self, node: Uuid) {
-        let handle = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+        let handle = self
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&node);
         if let Some(handle) = handle {
             handle.poke.notify_one();
         }
@@ -119,9 +139,17 @@ impl Conductor {
     /// Ends all tasks at the next place where they can be taken up again.
     pub async fn stop(&self, patience: Duration) {
         self.stop.send_replace(true);
-        let tasks: Vec<Handle> =
-            self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain().map(|(_, handle)| handle).collect();
-        let aborts: Vec<_> = tasks.iter().map(|handle| handle.task.abort_handle()).collect();
+        let tasks: Vec<Handle> = self
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain()
+            .map(|(_, handle)| handle)
+            .collect();
+        let aborts: Vec<_> = tasks
+            .iter()
+            .map(|handle| handle.task.abort_handle())
+            .collect();
         let all = futures::future::join_all(tasks.into_iter().map(|handle| handle.task));
         if tokio::time::timeout(patience, all).await.is_err() {
             warn!("work goes on at some nodes; it is taken up at the next start");
@@ -148,7 +176,10 @@ impl Conductor {
             || match node.life.state.kind() {
                 Kind::Working => true,
                 Kind::Waiting | Kind::Failed => {
-                    matches!(next(&node.life, &self.options.timers, now), Step::Do(_) | Step::Fail { .. })
+                    matches!(
+                        next(&node.life, &self.options.timers, now),
+                        Step::Do(_) | Step::Fail { .. }
+                    )
                 }
                 Kind::Stable | Kind::Held => false,
             }

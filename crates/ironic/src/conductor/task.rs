@@ -15,7 +15,12 @@ use crate::record::{Errand, Event, Hardware, Node, Object, PowerTarget, Record, 
 use crate::store::{self, Change, Tables};
 
 /// Cares for a node until it is gone, or the service stops.
-pub async fn run(conductor: Arc<Conductor>, node: Uuid, poke: Arc<Notify>, mut stop: watch::Receiver<bool>) {
+pub async fn run(
+    conductor: Arc<Conductor>,
+    node: Uuid,
+    poke: Arc<Notify>,
+    mut stop: watch::Receiver<bool>,
+) {
     while !*stop.borrow() {
         let found = conductor.store.read().nodes.get(node).cloned();
         let Some(record) = found else { return };
@@ -83,7 +88,9 @@ impl Conductor {
         if !work.repeatable() || step.is_some() || node.reservation.is_none() {
             let (work, host) = (&work, &self.options.host);
             let noted = self.store.change(|tables| {
-                let Some(node) = tables.nodes.get(node.uuid) else { return Ok((Vec::new(), ())) };
+                let Some(node) = tables.nodes.get(node.uuid) else {
+                    return Ok((Vec::new(), ()));
+                };
                 let mut node = Node::clone(node);
                 node.life.starting(work);
                 node.reservation = Some(host.clone());
@@ -105,7 +112,11 @@ impl Conductor {
         }
         let mut found = Vec::new();
         if let Some(result) = &report.found {
-            found.push(inspection::document(node.uuid, &result.inventory, &result.plugin_data));
+            found.push(inspection::document(
+                node.uuid,
+                &result.inventory,
+                &result.plugin_data,
+            ));
         }
         self.change(node.uuid, move |node, tables| {
             if let Some(hardware) = report.hardware {
@@ -119,11 +130,20 @@ impl Conductor {
     }
 
     async fn record_inventory(&self, node: &Node, work: Work) -> Result<(), Rest> {
-        let sent = self.store.document(&inspection::sent_key(node.uuid)).map_err(trouble)?;
+        let sent = self
+            .store
+            .document(&inspection::sent_key(node.uuid))
+            .map_err(trouble)?;
         self.change(node.uuid, move |node, tables| {
             let (outcome, changes) = match sent {
                 Some(sent) => inspection::record(node, tables, &sent),
-                None => (Outcome::Failed { trouble: "nothing was sent".into(), again: false }, Vec::new()),
+                None => (
+                    Outcome::Failed {
+                        trouble: "nothing was sent".into(),
+                        again: false,
+                    },
+                    Vec::new(),
+                ),
             };
             record(&self.options.timers, node, &work, outcome);
             changes
@@ -133,7 +153,9 @@ impl Conductor {
 
     async fn errand(&self, node: &Node, errand: Errand) -> Result<(), Rest> {
         let result = match self.driver(&node.driver) {
-            Some(driver) => run_errand(driver, node, &errand, self.options.timers.power_change).await,
+            Some(driver) => {
+                run_errand(driver, node, &errand, self.options.timers.power_change).await
+            }
             None => Err(Trouble(format!("no driver is called {:?}", node.driver))),
         };
         self.change(node.uuid, move |node, _| {
@@ -156,10 +178,16 @@ impl Conductor {
     }
 
     /// Changes the record, carries out all that needs nothing of the world, and writes the result.
-    async fn change(&self, node: Uuid, change: impl FnOnce(&mut Node, &Tables) -> Vec<Change>) -> Result<(), Rest> {
+    async fn change(
+        &self,
+        node: Uuid,
+        change: impl FnOnce(&mut Node, &Tables) -> Vec<Change>,
+    ) -> Result<(), Rest> {
         let now = Timestamp::now();
         let changed = self.store.change(|tables| {
-            let Some(before) = tables.nodes.get(node) else { return Ok((Vec::new(), ())) };
+            let Some(before) = tables.nodes.get(node) else {
+                return Ok((Vec::new(), ()));
+            };
             let mut node = Node::clone(before);
             let mut changes = change(&mut node, tables);
             self.move_on(&mut node, now);
@@ -191,10 +219,18 @@ impl Conductor {
     }
 }
 
-async fn run_errand(driver: &Driver, node: &Node, errand: &Errand, patience: Duration) -> Result<Hardware, Trouble> {
+async fn run_errand(
+    driver: &Driver,
+    node: &Node,
+    errand: &Errand,
+    patience: Duration,
+) -> Result<Hardware, Trouble> {
     let work = async {
         match errand {
-            Errand::Power { target, .. } => driver.set_power(node, *target).await.map(|(_, hardware)| hardware),
+            Errand::Power { target, .. } => driver
+                .set_power(node, *target)
+                .await
+                .map(|(_, hardware)| hardware),
             Errand::BootMode(mode) => driver.set_boot_mode(node, *mode).await,
             Errand::SecureBoot(on) => driver.set_secure_boot(node, *on).await,
             Errand::Insert(medium) => driver.insert(node, medium.clone()).await,
@@ -202,11 +238,25 @@ async fn run_errand(driver: &Driver, node: &Node, errand: &Errand, patience: Dur
         }
     };
     let patience = match errand {
-        Errand::Power { timeout: Some(seconds), .. } => Duration::from_secs(*seconds),
-        Errand::Power { .. } | Errand::BootMode(_) | Errand::SecureBoot(_) | Errand::Insert(_) | Errand::Eject { .. } => patience,
+        Errand::Power {
+            timeout: Some(seconds),
+            ..
+        } => Duration::from_secs(*seconds),
+        Errand::Power { .. }
+        | Errand::BootMode(_)
+        | Errand::SecureBoot(_)
+        | Errand::Insert(_)
+        | Errand::Eject { .. } => patience,
     };
-    let late = || Trouble(format!("the hardware did not do it within {} s", patience.as_secs()));
-    tokio::time::timeout(patience, work).await.unwrap_or_else(|_| Err(late()))
+    let late = || {
+        Trouble(format!(
+            "the hardware did not do it within {} s",
+            patience.as_secs()
+        ))
+    };
+    tokio::time::timeout(patience, work)
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 fn record(timers: &lifecycle::node::Timers, node: &mut Node, work: &Work, outcome: Outcome) {
@@ -218,7 +268,9 @@ fn record(timers: &lifecycle::node::Timers, node: &mut Node, work: &Work, outcom
 /// What a piece of work does to the record besides the node's life.
 fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
     match work {
-        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent => node.forget_agent(),
+        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent => {
+            node.forget_agent()
+        }
         Work::ReadFacts => {
             node.boot_mode = Some(node.hardware.boot_mode);
             node.secure_boot = Some(node.hardware.secure_boot);
@@ -237,11 +289,22 @@ fn unbind(node: &mut Node, tables: &Tables) -> Vec<Change> {
     node.vifs.clear();
     node.protected = false;
     node.protected_reason = None;
-    for key in ["deploy_steps", "is_whole_disk_image", "root_uuid_or_disk_id", "deploy_boot_mode"] {
+    for key in [
+        "deploy_steps",
+        "is_whole_disk_image",
+        "root_uuid_or_disk_id",
+        "deploy_boot_mode",
+    ] {
         node.driver_internal_info.remove(key);
     }
-    let mut changes = vec![Change::RemoveDocuments { prefix: config_drive_key(node.uuid) }];
-    if let Some(allocation) = node.allocation_uuid.take().and_then(|uuid| tables.allocations.get(uuid)) {
+    let mut changes = vec![Change::RemoveDocuments {
+        prefix: config_drive_key(node.uuid),
+    }];
+    if let Some(allocation) = node
+        .allocation_uuid
+        .take()
+        .and_then(|uuid| tables.allocations.get(uuid))
+    {
         changes.push(Change::Remove(Record::Allocation(Arc::clone(allocation))));
     }
     changes
@@ -261,7 +324,8 @@ fn learn(node: &mut Node, hardware: Hardware) {
 /// An agent does not outlive its power.
 fn powered(node: &mut Node, target: PowerTarget) {
     let time = crate::api::Stamp(Timestamp::now()).to_string();
-    node.driver_internal_info.insert("last_power_state_change".into(), time.into());
+    node.driver_internal_info
+        .insert("last_power_state_change".into(), time.into());
     match target {
         PowerTarget::On => {}
         PowerTarget::Off | PowerTarget::Reboot | PowerTarget::SoftOff | PowerTarget::SoftReboot => {
@@ -281,7 +345,14 @@ fn show_step(node: &mut Node, step: &lifecycle::node::StepSpec) {
         Task::Clean | Task::CleanManual => node.clean_step = shown,
         Task::Deploy => node.deploy_step = shown,
         Task::Service => node.service_step = shown,
-        Task::Rest | Task::Verify | Task::Inspect | Task::Delete | Task::Adopt | Task::Rescue | Task::Unrescue | Task::Recover => {}
+        Task::Rest
+        | Task::Verify
+        | Task::Inspect
+        | Task::Delete
+        | Task::Adopt
+        | Task::Rescue
+        | Task::Unrescue
+        | Task::Recover => {}
     }
 }
 
@@ -289,10 +360,18 @@ fn show_step(node: &mut Node, step: &lifecycle::node::StepSpec) {
 fn note(before: &Node, node: &mut Node, host: &str, now: Timestamp) {
     let (old, new) = (&before.life, &node.life);
     if old.state != new.state {
-        let why = new.last_error.as_deref().filter(|_| new.last_error != old.last_error).unwrap_or_default();
+        let why = new
+            .last_error
+            .as_deref()
+            .filter(|_| new.last_error != old.last_error)
+            .unwrap_or_default();
         info!(node = %node.uuid, from = %old.state, to = %new.state, why, "node state");
     }
-    if let Some(text) = new.last_error.clone().filter(|_| new.last_error != old.last_error) {
+    if let Some(text) = new
+        .last_error
+        .clone()
+        .filter(|_| new.last_error != old.last_error)
+    {
         node.happened(Event {
             uuid: Uuid::new_v4(),
             created_at: now,
@@ -327,12 +406,16 @@ fn inspecting(life: &View) -> bool {
 }
 
 fn trouble(error: store::Error) -> Rest {
-    error!(error = model::chain(&error), "the record of a node could not be kept");
+    error!(
+        error = model::chain(&error),
+        "the record of a node could not be kept"
+    );
     Rest::Trouble
 }
 
 fn until_then(until: Timestamp) -> Duration {
-    Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default() + Duration::from_millis(1)
+    Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default()
+        + Duration::from_millis(1)
 }
 
 async fn sleep(pause: Option<Duration>) {

@@ -28,16 +28,32 @@ async fn start(state: &Path, settings: &str) -> Server {
 
 async fn call(server: &Server, call: &str, body: Value) -> (u16, Value) {
     let (method, path) = call.split_once(' ').unwrap();
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(path).header("x-openstack-ironic-api-version", "1.110");
-    let answer = server.router().oneshot(request.body(body).unwrap()).await.unwrap();
+    let body = if body.is_null() {
+        Body::empty()
+    } else {
+        Body::from(body.to_string())
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-openstack-ironic-api-version", "1.110");
+    let answer = server
+        .router()
+        .oneshot(request.body(body).unwrap())
+        .await
+        .unwrap();
     let status = answer.status().as_u16();
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
 async fn verb(server: &Server, body: Value) {
-    assert_eq!(call(server, "PUT /v1/nodes/n0/states/provision", body).await.0, 202);
+    assert_eq!(
+        call(server, "PUT /v1/nodes/n0/states/provision", body)
+            .await
+            .0,
+        202
+    );
 }
 
 async fn reaches(server: &Server, state: &str) -> Value {
@@ -54,7 +70,9 @@ async fn reaches(server: &Server, state: &str) -> Value {
 
 async fn enrol(server: &Server, extra: Value) {
     let mut body = json!({"driver": "fake-hardware", "name": "n0"});
-    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    body.as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().unwrap().clone());
     assert_eq!(call(server, "POST /v1/nodes", body).await.0, 201);
     verb(server, json!({"target": "manage"})).await;
     reaches(server, "manageable").await;
@@ -107,7 +125,13 @@ async fn a_step_that_may_not_run_twice_fails_with_the_reason() {
     cut(server).await;
     let server = start(&state, "{}").await;
     let node = reaches(&server, "clean failed").await;
-    assert!(node["last_error"].as_str().unwrap().contains("restarted during step firmware.update"), "{node:#}");
+    assert!(
+        node["last_error"]
+            .as_str()
+            .unwrap()
+            .contains("restarted during step firmware.update"),
+        "{node:#}"
+    );
     verb(&server, json!({"target": "manage"})).await;
     reaches(&server, "manageable").await;
 }
@@ -126,11 +150,25 @@ async fn a_wait_goes_on_after_the_restart_and_power_is_brought_to_where_it_was_w
     let server = start(&state, "{}").await;
     reaches(&server, "inspect wait").await;
     let report = json!({"inventory": {"interfaces": [{"name": "eth0", "mac_address": "52:54:00:00:00:01"}]}});
-    assert_eq!(call(&server, "POST /v1/continue_inspection", report).await.0, 202);
+    assert_eq!(
+        call(&server, "POST /v1/continue_inspection", report)
+            .await
+            .0,
+        202
+    );
     reaches(&server, "manageable").await;
     cut(server).await;
     let server = start(&state, "fake: {power: 60}").await;
-    assert_eq!(call(&server, "PUT /v1/nodes/n0/states/power", json!({"target": "power on"})).await.0, 202);
+    assert_eq!(
+        call(
+            &server,
+            "PUT /v1/nodes/n0/states/power",
+            json!({"target": "power on"})
+        )
+        .await
+        .0,
+        202
+    );
     cut(server).await;
     let server = start(&state, "{}").await;
     let node = reaches(&server, "manageable").await;
@@ -147,16 +185,38 @@ async fn a_hundred_nodes_go_from_enrolment_to_active_side_by_side() {
         let server = std::sync::Arc::clone(&server);
         tokio::spawn(async move {
             let name = format!("h{number}");
-            call(&server, "POST /v1/nodes", json!({"driver": "fake-hardware", "name": name})).await;
-            for (ask, reached) in [("manage", "manageable"), ("provide", "available"), ("active", "active")] {
-                let (status, refusal) = call(&server, &format!("PUT /v1/nodes/{name}/states/provision"), json!({"target": ask})).await;
+            call(
+                &server,
+                "POST /v1/nodes",
+                json!({"driver": "fake-hardware", "name": name}),
+            )
+            .await;
+            for (ask, reached) in [
+                ("manage", "manageable"),
+                ("provide", "available"),
+                ("active", "active"),
+            ] {
+                let (status, refusal) = call(
+                    &server,
+                    &format!("PUT /v1/nodes/{name}/states/provision"),
+                    json!({"target": ask}),
+                )
+                .await;
                 assert_eq!(status, 202, "{refusal}");
                 loop {
-                    let (_, node) = call(&server, &format!("GET /v1/nodes/{name}?fields=provision_state,reservation"), Value::Null).await;
+                    let (_, node) = call(
+                        &server,
+                        &format!("GET /v1/nodes/{name}?fields=provision_state,reservation"),
+                        Value::Null,
+                    )
+                    .await;
                     if node["provision_state"] == reached && node["reservation"].is_null() {
                         break;
                     }
-                    assert!(began.elapsed() < Duration::from_secs(60), "{name} is not {reached}: {node}");
+                    assert!(
+                        began.elapsed() < Duration::from_secs(60),
+                        "{name} is not {reached}: {node}"
+                    );
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }

@@ -40,24 +40,38 @@ pub struct Tls {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("could not read {path}")]
-    Read { path: PathBuf, source: std::io::Error },
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{path} is not a configuration: {problem}")]
     Parse { path: PathBuf, problem: String },
     #[error("{path} has {} {}:\n  {}", problems.len(), if problems.len() == 1 { "problem" } else { "problems" }, problems.join("\n  "))]
-    Problems { path: PathBuf, problems: Vec<String> },
+    Problems {
+        path: PathBuf,
+        problems: Vec<String>,
+    },
 }
 
 impl Config {
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::parse(&text, path)
     }
 
     /// `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Error> {
-        let written =
-            written::parse(text).map_err(|problem| Error::Parse { path: path.to_owned(), problem })?;
-        resolve::resolve(written).map_err(|problems| Error::Problems { path: path.to_owned(), problems })
+        let written = written::parse(text).map_err(|problem| Error::Parse {
+            path: path.to_owned(),
+            problem,
+        })?;
+        resolve::resolve(written).map_err(|problems| Error::Problems {
+            path: path.to_owned(),
+            problems,
+        })
     }
 }
 
@@ -81,16 +95,40 @@ mod tests {
     #[test]
     fn every_problem_is_told_at_once() {
         let text = "listen: nowhere\npublic_endpoint: ftp://x\nmax_limit: 0\nhost: 'a b'\nfake: {power: -1}\ntls: {certificate: c.pem, key: ''}\n";
-        let Err(Error::Problems { problems, .. }) = parse(text) else { panic!("it is full of problems") };
-        let fields: Vec<_> = problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
-        assert_eq!(fields, ["listen", "tls.key", "public_endpoint", "host", "max_limit", "fake.power"]);
+        let Err(Error::Problems { problems, .. }) = parse(text) else {
+            panic!("it is full of problems")
+        };
+        let fields: Vec<_> = problems
+            .iter()
+            .map(|problem| problem.split(':').next().unwrap())
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "listen",
+                "tls.key",
+                "public_endpoint",
+                "host",
+                "max_limit",
+                "fake.power"
+            ]
+        );
     }
 
     #[test]
     fn an_unknown_key_and_an_empty_file_are_refused_without_quoting_the_file() {
-        for text in ["lisen: x # hunter2", "", "null", "auth: [hunter2", "timers: {nope: 1}"] {
+        for text in [
+            "lisen: x # hunter2",
+            "",
+            "null",
+            "auth: [hunter2",
+            "timers: {nope: 1}",
+        ] {
             let error = parse(text).unwrap_err().to_string();
-            assert!(error.starts_with("ironic.yaml is not a configuration"), "{text}: {error}");
+            assert!(
+                error.starts_with("ironic.yaml is not a configuration"),
+                "{text}: {error}"
+            );
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

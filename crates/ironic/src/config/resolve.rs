@@ -10,7 +10,10 @@ use super::{Config, Tls};
 pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
     let mut problems = Vec::new();
     let listen = written.listen.parse().map_err(|_| {
-        problems.push(format!("listen: {:?} is not an address and port, such as [::]:6385", written.listen));
+        problems.push(format!(
+            "listen: {:?} is not an address and port, such as [::]:6385",
+            written.listen
+        ));
     });
     if let Some(tls) = &written.tls {
         for (key, value) in [("tls.certificate", &tls.certificate), ("tls.key", &tls.key)] {
@@ -22,25 +25,40 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
     let htpasswd = match written.auth {
         Auth::Word(word) if word == "none" => None,
         Auth::Word(word) => {
-            problems.push(format!("auth: {word:?} is not known; write none, or htpasswd: and a file"));
+            problems.push(format!(
+                "auth: {word:?} is not known; write none, or htpasswd: and a file"
+            ));
             None
         }
         Auth::Basic(basic) => Some(PathBuf::from(basic.htpasswd)),
     };
     if let Some(endpoint) = &written.public_endpoint
-        && !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme))
+        && !["http://", "https://"]
+            .iter()
+            .any(|scheme| endpoint.starts_with(scheme))
     {
-        problems.push(format!("public_endpoint: {endpoint:?} must begin with http:// or https://"));
+        problems.push(format!(
+            "public_endpoint: {endpoint:?} must begin with http:// or https://"
+        ));
     }
     if written.state.is_empty() {
         problems.push("state: must be the path of a file".into());
     }
-    let word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let word = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
     if written.host.is_empty() || !word(&written.host) {
-        problems.push(format!("host: {:?} must be a name of letters, digits, and -._", written.host));
+        problems.push(format!(
+            "host: {:?} must be a name of letters, digits, and -._",
+            written.host
+        ));
     }
     if !word(&written.conductor_group) {
-        problems.push(format!("conductor_group: {:?} must be a name of letters, digits, and -._", written.conductor_group));
+        problems.push(format!(
+            "conductor_group: {:?} must be a name of letters, digits, and -._",
+            written.conductor_group
+        ));
     }
     let mut positive = |key: &str, value: i64| {
         if value < 1 {
@@ -51,14 +69,25 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
     let max_limit = positive("max_limit", written.max_limit);
     let max_concurrent_deploy = positive("max_concurrent_deploy", written.max_concurrent_deploy);
     let max_concurrent_clean = positive("max_concurrent_clean", written.max_concurrent_clean);
-    problems.extend(written.fake.problems().into_iter().map(|key| format!("fake.{key}: must be seconds, from 0 to 86400")));
-    let Ok(listen) = listen else { return Err(problems) };
+    problems.extend(
+        written
+            .fake
+            .problems()
+            .into_iter()
+            .map(|key| format!("fake.{key}: must be seconds, from 0 to 86400")),
+    );
+    let Ok(listen) = listen else {
+        return Err(problems);
+    };
     if !problems.is_empty() {
         return Err(problems);
     }
     Ok(Config {
         listen,
-        tls: written.tls.map(|tls| Tls { certificate: tls.certificate.into(), key: tls.key.into() }),
+        tls: written.tls.map(|tls| Tls {
+            certificate: tls.certificate.into(),
+            key: tls.key.into(),
+        }),
         htpasswd,
         public_endpoint: written.public_endpoint,
         state: written.state.into(),

@@ -34,7 +34,10 @@ pub const TYPES: &[HardwareType] = &[HardwareType {
         ("A2", "A2 description. Required."),
         ("B1", "B1 description. Required."),
         ("B2", "B2 description. Required."),
-        ("fast_track", "Whether an agent that is up is used as it is. Optional."),
+        (
+            "fast_track",
+            "Whether an agent that is up is used as it is. Optional.",
+        ),
     ],
 }];
 
@@ -44,11 +47,20 @@ pub fn find(name: &str) -> Option<&'static HardwareType> {
 
 impl HardwareType {
     pub fn enabled(&self, interface: &str) -> &'static [&'static str] {
-        self.interfaces.iter().find(|(name, _)| *name == interface).map_or(&[], |(_, enabled)| enabled)
+        self.interfaces
+            .iter()
+            .find(|(name, _)| *name == interface)
+            .map_or(&[], |(_, enabled)| enabled)
     }
 
     pub fn defaults(&self) -> Interfaces {
-        let default = |interface| self.enabled(interface).first().copied().unwrap_or_default().to_owned();
+        let default = |interface| {
+            self.enabled(interface)
+                .first()
+                .copied()
+                .unwrap_or_default()
+                .to_owned()
+        };
         Interfaces {
             bios: default("bios"),
             boot: default("boot"),
@@ -70,9 +82,18 @@ impl HardwareType {
     pub fn problems(&self, chosen: &Interfaces) -> Vec<String> {
         let wrong = |(interface, name): &(&str, &str)| !self.enabled(interface).contains(name);
         let problem = |(interface, name): (&str, &str)| {
-            format!("{interface}_interface: {name:?} is not enabled for {}; there are {}", self.name, self.enabled(interface).join(", "))
+            format!(
+                "{interface}_interface: {name:?} is not enabled for {}; there are {}",
+                self.name,
+                self.enabled(interface).join(", ")
+            )
         };
-        chosen.by_name().into_iter().filter(wrong).map(problem).collect()
+        chosen
+            .by_name()
+            .into_iter()
+            .filter(wrong)
+            .map(problem)
+            .collect()
     }
 }
 
@@ -103,14 +124,25 @@ mod tests {
     #[test]
     fn the_defaults_of_every_type_are_enabled() {
         for hardware in TYPES {
-            assert_eq!(hardware.problems(&hardware.defaults()), Vec::<String>::new(), "{}", hardware.name);
+            assert_eq!(
+                hardware.problems(&hardware.defaults()),
+                Vec::<String>::new(),
+                "{}",
+                hardware.name
+            );
         }
     }
 
     #[test]
     fn an_interface_that_is_not_enabled_is_named_with_those_that_are() {
         let hardware = find("fake-hardware").unwrap();
-        let chosen = Interfaces { boot: "ilo".into(), ..hardware.defaults() };
-        assert_eq!(hardware.problems(&chosen), ["boot_interface: \"ilo\" is not enabled for fake-hardware; there are fake"]);
+        let chosen = Interfaces {
+            boot: "ilo".into(),
+            ..hardware.defaults()
+        };
+        assert_eq!(
+            hardware.problems(&chosen),
+            ["boot_interface: \"ilo\" is not enabled for fake-hardware; there are fake"]
+        );
     }
 }

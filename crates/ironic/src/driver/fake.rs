@@ -36,7 +36,10 @@ impl Delays {
             ("rescue", self.rescue),
             ("step", self.step),
         ];
-        all.into_iter().filter(|(_, seconds)| !(0.0..=86400.0).contains(seconds)).map(|(name, _)| name).collect()
+        all.into_iter()
+            .filter(|(_, seconds)| !(0.0..=86400.0).contains(seconds))
+            .map(|(name, _)| name)
+            .collect()
     }
 }
 
@@ -57,7 +60,10 @@ pub fn steps() -> Vec<StepSpec> {
         (Interface::Vendor, "log_passthrough"),
     ]
     .into_iter()
-    .map(|(interface, step)| StepSpec { abortable: true, ..StepSpec::new(interface, step, 0, Runner::Service) })
+    .map(|(interface, step)| StepSpec {
+        abortable: true,
+        ..StepSpec::new(interface, step, 0, Runner::Service)
+    })
     .collect()
 }
 
@@ -69,12 +75,20 @@ impl Fake {
     pub async fn perform(&self, node: &Node, work: &Work) -> Report {
         match work {
             Work::PowerOff => self.power(node, Power::Off).await,
-            Work::PowerOn | Work::PowerCycle | Work::BootAgain { .. } => self.power(node, Power::On).await,
+            Work::PowerOn | Work::PowerCycle | Work::BootAgain { .. } => {
+                self.power(node, Power::On).await
+            }
             Work::ReadPower => Report::of(Outcome::Power(Some(node.hardware.power))),
             Work::SetBootDevice { device, persistent } => {
-                let device = crate::record::BootDevice { boot_device: device.as_str().into(), persistent: *persistent };
+                let device = crate::record::BootDevice {
+                    boot_device: device.as_str().into(),
+                    persistent: *persistent,
+                };
                 let hardware = self.set(node, |hardware| hardware.boot = device).await;
-                Report { hardware: Some(hardware), ..Report::done() }
+                Report {
+                    hardware: Some(hardware),
+                    ..Report::done()
+                }
             }
             Work::Simulate(task) => self.simulate(node, *task).await,
             Work::RunStep(step) => self.step(step).await,
@@ -98,13 +112,21 @@ impl Fake {
             | Work::StartStep(_)
             | Work::InstallBootloader
             | Work::StopAgent
-            | Work::FinalizeRescue => Report::failed("fake hardware has no agent that could do this", false),
+            | Work::FinalizeRescue => {
+                Report::failed("fake hardware has no agent that could do this", false)
+            }
         }
     }
 
     pub async fn set_power(&self, node: &Node, target: PowerTarget) -> (Power, Hardware) {
         pause(self.delays.power).await;
-        (target.result(), Hardware { power: target.result(), ..node.hardware.clone() })
+        (
+            target.result(),
+            Hardware {
+                power: target.result(),
+                ..node.hardware.clone()
+            },
+        )
     }
 
     /// Changes something about the hardware, in the time management takes.
@@ -117,42 +139,91 @@ impl Fake {
 
     async fn power(&self, node: &Node, power: Power) -> Report {
         pause(self.delays.power).await;
-        Report { hardware: Some(Hardware { power, ..node.hardware.clone() }), ..Report::done() }
+        Report {
+            hardware: Some(Hardware {
+                power,
+                ..node.hardware.clone()
+            }),
+            ..Report::done()
+        }
     }
 
     async fn simulate(&self, node: &Node, task: Task) -> Report {
         match task {
             Task::Inspect => {
                 pause(self.delays.inspect).await;
-                Report { found: Some(found(node)), ..Report::done() }
+                Report {
+                    found: Some(found(node)),
+                    ..Report::done()
+                }
             }
             Task::Clean | Task::CleanManual => {
                 pause(self.delays.clean).await;
-                let power = if node.disable_power_off { node.hardware.power } else { Power::Off };
-                Report { hardware: Some(Hardware { power, ..node.hardware.clone() }), ..Report::done() }
+                let power = if node.disable_power_off {
+                    node.hardware.power
+                } else {
+                    Power::Off
+                };
+                Report {
+                    hardware: Some(Hardware {
+                        power,
+                        ..node.hardware.clone()
+                    }),
+                    ..Report::done()
+                }
             }
             Task::Deploy => {
                 pause(self.delays.deploy).await;
-                Report { hardware: Some(Hardware { power: Power::On, ..node.hardware.clone() }), ..Report::done() }
+                Report {
+                    hardware: Some(Hardware {
+                        power: Power::On,
+                        ..node.hardware.clone()
+                    }),
+                    ..Report::done()
+                }
             }
             Task::Delete => {
                 pause(self.delays.undeploy).await;
-                let power = if node.disable_power_off { node.hardware.power } else { Power::Off };
-                Report { hardware: Some(Hardware { power, ..node.hardware.clone() }), ..Report::done() }
+                let power = if node.disable_power_off {
+                    node.hardware.power
+                } else {
+                    Power::Off
+                };
+                Report {
+                    hardware: Some(Hardware {
+                        power,
+                        ..node.hardware.clone()
+                    }),
+                    ..Report::done()
+                }
             }
             Task::Rescue | Task::Unrescue => {
                 pause(self.delays.rescue).await;
-                Report { hardware: Some(Hardware { power: Power::On, ..node.hardware.clone() }), ..Report::done() }
+                Report {
+                    hardware: Some(Hardware {
+                        power: Power::On,
+                        ..node.hardware.clone()
+                    }),
+                    ..Report::done()
+                }
             }
-            Task::Rest | Task::Verify | Task::Adopt | Task::Service | Task::Recover => Report::done(),
+            Task::Rest | Task::Verify | Task::Adopt | Task::Service | Task::Recover => {
+                Report::done()
+            }
         }
     }
 
     async fn step(&self, step: &StepSpec) -> Report {
         let known = steps();
-        if !known.iter().any(|offer| offer.interface == step.interface && offer.step == step.step) {
+        if !known
+            .iter()
+            .any(|offer| offer.interface == step.interface && offer.step == step.step)
+        {
             let known: Vec<_> = known.iter().map(ToString::to_string).collect();
-            return Report::failed(format!("the driver has no step {step}; it has {}", known.join(", ")), false);
+            return Report::failed(
+                format!("the driver has no step {step}; it has {}", known.join(", ")),
+                false,
+            );
         }
         pause(self.delays.step).await;
         Report::done()

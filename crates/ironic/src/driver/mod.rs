@@ -41,11 +41,18 @@ impl Report {
     }
 
     pub fn of(outcome: Outcome) -> Self {
-        Self { outcome, hardware: None, found: None }
+        Self {
+            outcome,
+            hardware: None,
+            found: None,
+        }
     }
 
     pub fn failed(trouble: impl Into<String>, again: bool) -> Self {
-        Self::of(Outcome::Failed { trouble: trouble.into(), again })
+        Self::of(Outcome::Failed {
+            trouble: trouble.into(),
+            again,
+        })
     }
 }
 
@@ -58,7 +65,11 @@ impl Driver {
     }
 
     /// Changes the power; returns what it is afterwards.
-    pub async fn set_power(&self, node: &Node, target: PowerTarget) -> Result<(Power, Hardware), Trouble> {
+    pub async fn set_power(
+        &self,
+        node: &Node,
+        target: PowerTarget,
+    ) -> Result<(Power, Hardware), Trouble> {
         match self {
             Self::Fake(fake) => Ok(fake.set_power(node, target).await),
         }
@@ -72,11 +83,25 @@ impl Driver {
 
     pub fn boot_devices(&self) -> &'static [&'static str] {
         match self {
-            Self::Fake(_) => &["pxe", "disk", "cdrom", "bios", "safe", "wanboot", "floppy", "iscsiboot", "uefihttp"],
+            Self::Fake(_) => &[
+                "pxe",
+                "disk",
+                "cdrom",
+                "bios",
+                "safe",
+                "wanboot",
+                "floppy",
+                "iscsiboot",
+                "uefihttp",
+            ],
         }
     }
 
-    pub async fn set_boot_device(&self, node: &Node, device: BootDevice) -> Result<Hardware, Trouble> {
+    pub async fn set_boot_device(
+        &self,
+        node: &Node,
+        device: BootDevice,
+    ) -> Result<Hardware, Trouble> {
         match self {
             Self::Fake(fake) => Ok(fake.set(node, |hardware| hardware.boot = device).await),
         }
@@ -98,7 +123,9 @@ impl Driver {
         match self {
             Self::Fake(fake) => Ok(fake
                 .set(node, |hardware| {
-                    hardware.media.retain(|inside| inside.device_type != medium.device_type);
+                    hardware
+                        .media
+                        .retain(|inside| inside.device_type != medium.device_type);
                     hardware.media.push(medium);
                 })
                 .await),
@@ -110,7 +137,9 @@ impl Driver {
         match self {
             Self::Fake(fake) => Ok(fake
                 .set(node, |hardware| {
-                    hardware.media.retain(|inside| !types.is_empty() && !types.contains(&inside.device_type));
+                    hardware
+                        .media
+                        .retain(|inside| !types.is_empty() && !types.contains(&inside.device_type));
                 })
                 .await),
         }

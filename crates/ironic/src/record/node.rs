@@ -154,7 +154,13 @@ impl Node {
     pub fn power_target(&self) -> Option<PowerTarget> {
         match self.errand {
             Some(Errand::Power { target, .. }) => Some(target),
-            Some(Errand::BootMode(_) | Errand::SecureBoot(_) | Errand::Insert(_) | Errand::Eject { .. }) | None => None,
+            Some(
+                Errand::BootMode(_)
+                | Errand::SecureBoot(_)
+                | Errand::Insert(_)
+                | Errand::Eject { .. },
+            )
+            | None => None,
         }
     }
 
@@ -176,8 +182,16 @@ impl Node {
 
     /// Forgets the agent that ran on the node: it is gone once the power is cut.
     pub fn forget_agent(&mut self) {
-        let pregenerated = self.driver_internal_info.get("agent_secret_token_pregenerated").is_some();
-        for key in ["agent_url", "agent_last_heartbeat", "agent_verify_ca", "agent_version"] {
+        let pregenerated = self
+            .driver_internal_info
+            .get("agent_secret_token_pregenerated")
+            .is_some();
+        for key in [
+            "agent_url",
+            "agent_last_heartbeat",
+            "agent_verify_ca",
+            "agent_version",
+        ] {
             self.driver_internal_info.remove(key);
         }
         if !pregenerated {
@@ -199,7 +213,11 @@ impl Row for Node {
 
     fn names(&self) -> Vec<String> {
         // A name has no slash, so an instance cannot be taken for one.
-        self.name.iter().cloned().chain(self.instance_uuid.iter().map(|uuid| instance_key(uuid))).collect()
+        self.name
+            .iter()
+            .cloned()
+            .chain(self.instance_uuid.iter().map(|uuid| instance_key(uuid)))
+            .collect()
     }
 
     fn owner(&self) -> Option<Uuid> {
@@ -215,11 +233,16 @@ fn instance_key(instance: &str) -> String {
 /// Something asked of a node that is not a verb. The node is locked until it is done.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Errand {
-    Power { target: PowerTarget, timeout: Option<u64> },
+    Power {
+        target: PowerTarget,
+        timeout: Option<u64>,
+    },
     BootMode(BootMode),
     SecureBoot(bool),
     Insert(Medium),
-    Eject { device_types: Vec<String> },
+    Eject {
+        device_types: Vec<String>,
+    },
 }
 
 impl Interfaces {
@@ -263,7 +286,13 @@ pub enum PowerTarget {
 }
 
 impl PowerTarget {
-    pub const ALL: [Self; 5] = [Self::On, Self::Off, Self::Reboot, Self::SoftOff, Self::SoftReboot];
+    pub const ALL: [Self; 5] = [
+        Self::On,
+        Self::Off,
+        Self::Reboot,
+        Self::SoftOff,
+        Self::SoftReboot,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -323,7 +352,10 @@ impl Default for Hardware {
     fn default() -> Self {
         Self {
             power: Power::Off,
-            boot: BootDevice { boot_device: "pxe".into(), persistent: false },
+            boot: BootDevice {
+                boot_device: "pxe".into(),
+                persistent: false,
+            },
             boot_mode: BootMode::Uefi,
             secure_boot: false,
             media: Vec::new(),
@@ -344,4 +376,3 @@ pub struct Medium {
     pub device_type: String,
     pub image_url: String,
 }
-

@@ -65,7 +65,9 @@ impl Row for Port {
 
     fn names(&self) -> Vec<String> {
         // A name has no colons, so the two cannot be taken for one another.
-        std::iter::once(self.address.to_string()).chain(self.name.clone()).collect()
+        std::iter::once(self.address.to_string())
+            .chain(self.name.clone())
+            .collect()
     }
 
     fn owner(&self) -> Option<Uuid> {

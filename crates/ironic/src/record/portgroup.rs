@@ -58,7 +58,11 @@ impl Row for Portgroup {
     }
 
     fn names(&self) -> Vec<String> {
-        self.address.map(|mac| mac.to_string()).into_iter().chain(self.name.clone()).collect()
+        self.address
+            .map(|mac| mac.to_string())
+            .into_iter()
+            .chain(self.name.clone())
+            .collect()
     }
 
     fn owner(&self) -> Option<Uuid> {

@@ -28,15 +28,31 @@ use writer::{Job, Writer};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("could not make the directory {path}")]
-    Directory { path: PathBuf, source: std::io::Error },
+    Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("could not open {path}")]
-    Open { path: PathBuf, source: Box<redb::Error> },
+    Open {
+        path: PathBuf,
+        source: Box<redb::Error>,
+    },
     #[error("could not read {path}")]
-    Read { path: PathBuf, source: Box<redb::Error> },
+    Read {
+        path: PathBuf,
+        source: Box<redb::Error>,
+    },
     #[error("{path} holds a record this version cannot read: {key}")]
-    Record { path: PathBuf, key: String, source: serde_json::Error },
+    Record {
+        path: PathBuf,
+        key: String,
+        source: serde_json::Error,
+    },
     #[error("could not start the thread that writes {path}")]
-    Thread { path: PathBuf, source: std::io::Error },
+    Thread {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("could not write to the store")]
     Write,
 }
@@ -46,8 +62,13 @@ pub enum Change {
     Put(Record),
     Remove(Record),
     /// A document is kept on disk only: inventories, config drives, histories.
-    PutDocument { key: String, value: Vec<u8> },
-    RemoveDocuments { prefix: String },
+    PutDocument {
+        key: String,
+        value: Vec<u8>,
+    },
+    RemoveDocuments {
+        prefix: String,
+    },
 }
 
 impl<T: Into<Record>> From<T> for Change {
@@ -76,11 +97,21 @@ impl Store {
     /// Opens or makes the file, and reads what it holds. Blocks.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|source| Error::Directory { path: parent.to_owned(), source })?;
+            std::fs::create_dir_all(parent).map_err(|source| Error::Directory {
+                path: parent.to_owned(),
+                source,
+            })?;
         }
-        let open = |source: redb::Error| Error::Open { path: path.to_owned(), source: Box::new(source) };
-        let file = open_private(path).map_err(|error| open(redb::StorageError::from(error).into()))?;
-        let database = Database::builder().set_cache_size(CACHE).create_file(file).map_err(|error| open(error.into()))?;
+        let open = |source: redb::Error| Error::Open {
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        let file =
+            open_private(path).map_err(|error| open(redb::StorageError::from(error).into()))?;
+        let database = Database::builder()
+            .set_cache_size(CACHE)
+            .create_file(file)
+            .map_err(|error| open(error.into()))?;
         Self::over(database, path)
     }
 
@@ -88,8 +119,13 @@ impl Store {
         let database = Arc::new(database);
         let tables = writer::load(&database, path)?;
         let committed = Arc::new(RwLock::new(tables.clone()));
-        let writer = Writer::spawn(Arc::clone(&database), Arc::clone(&committed))
-            .map_err(|source| Error::Thread { path: path.to_owned(), source })?;
+        let writer =
+            Writer::spawn(Arc::clone(&database), Arc::clone(&committed)).map_err(|source| {
+                Error::Thread {
+                    path: path.to_owned(),
+                    source,
+                }
+            })?;
         Ok(Self {
             path: path.to_owned(),
             database,
@@ -101,7 +137,9 @@ impl Store {
 
     /// What is on disk now. Hold it briefly: writing waits for it.
     pub fn read(&self) -> RwLockReadGuard<'_, Tables> {
-        self.committed.read().unwrap_or_else(PoisonError::into_inner)
+        self.committed
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Decides on the newest state, writes what was decided, and returns when it is on disk.
@@ -146,7 +184,10 @@ impl Store {
     }
 
     fn unreadable(&self, source: redb::Error) -> Error {
-        Error::Read { path: self.path.clone(), source: Box::new(source) }
+        Error::Read {
+            path: self.path.clone(),
+            source: Box::new(source),
+        }
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -160,5 +201,11 @@ const CACHE: usize = 4 << 20;
 /// The file holds BMC passwords: nobody else may read it.
 fn open_private(path: &Path) -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }

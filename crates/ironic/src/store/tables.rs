@@ -22,7 +22,9 @@ impl Tables {
     pub(super) fn number(&mut self, changes: Vec<Change>) -> Vec<Change> {
         let mut numbered = changes;
         for change in &mut numbered {
-            let Change::Put(record) = change else { continue };
+            let Change::Put(record) = change else {
+                continue;
+            };
             let id = match record {
                 Record::Node(node) => &mut Arc::make_mut(node).id,
                 Record::Port(port) => &mut Arc::make_mut(port).id,
@@ -46,12 +48,21 @@ impl Tables {
                 Change::Put(Record::Allocation(allocation)) => self.allocations.put(allocation),
                 Change::Remove(Record::Node(node)) => self.nodes.remove(node.id),
                 Change::Remove(Record::Port(port)) => self.ports.remove(port.id),
-                Change::Remove(Record::Portgroup(portgroup)) => self.portgroups.remove(portgroup.id),
-                Change::Remove(Record::Allocation(allocation)) => self.allocations.remove(allocation.id),
+                Change::Remove(Record::Portgroup(portgroup)) => {
+                    self.portgroups.remove(portgroup.id)
+                }
+                Change::Remove(Record::Allocation(allocation)) => {
+                    self.allocations.remove(allocation.id)
+                }
                 Change::PutDocument { .. } | Change::RemoveDocuments { .. } => {}
             }
         }
-        let newest = [self.nodes.newest(), self.ports.newest(), self.portgroups.newest(), self.allocations.newest()];
+        let newest = [
+            self.nodes.newest(),
+            self.ports.newest(),
+            self.portgroups.newest(),
+            self.allocations.newest(),
+        ];
         self.last_id = newest.into_iter().fold(self.last_id, u64::max);
     }
 }
@@ -95,7 +106,9 @@ impl<T: Row> Table<T> {
     }
 
     pub fn of(&self, owner: Uuid) -> impl Iterator<Item = &Arc<T>> {
-        self.by_owner.range((owner, 0)..=(owner, u64::MAX)).filter_map(|(_, id)| self.rows.get(id))
+        self.by_owner
+            .range((owner, 0)..=(owner, u64::MAX))
+            .filter_map(|(_, id)| self.rows.get(id))
     }
 
     fn newest(&self) -> u64 {
@@ -107,7 +120,11 @@ impl<T: Row> Table<T> {
         self.by_uuid.insert(row.uuid(), row.id());
         for name in row.names() {
             let before = self.by_name.insert(name, row.id());
-            debug_assert!(before.is_none(), "two rows of kind {} have the same name", T::KIND);
+            debug_assert!(
+                before.is_none(),
+                "two rows of kind {} have the same name",
+                T::KIND
+            );
         }
         if let Some(owner) = row.owner() {
             self.by_owner.insert((owner, row.id()));
@@ -116,7 +133,9 @@ impl<T: Row> Table<T> {
     }
 
     fn remove(&mut self, id: u64) {
-        let Some(row) = self.rows.remove(&id) else { return };
+        let Some(row) = self.rows.remove(&id) else {
+            return;
+        };
         self.by_uuid.remove(&row.uuid());
         for name in row.names() {
             self.by_name.remove(&name);

@@ -34,12 +34,18 @@ impl Disk {
             found.resize(platter.now.len(), 0);
         }
         for (sector, newer) in found.chunks_mut(512).zip(platter.now.chunks(512)) {
-            luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            luck = luck
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             if luck >> 63 == 1 && sector.len() == newer.len() {
                 sector.copy_from_slice(newer);
             }
         }
-        Self(Arc::new(Mutex::new(Platter { now: found.clone(), kept: found, left: None })))
+        Self(Arc::new(Mutex::new(Platter {
+            now: found.clone(),
+            kept: found,
+            left: None,
+        })))
     }
 
     fn breaks_after(&self, syncs: u32) {
@@ -47,7 +53,9 @@ impl Disk {
     }
 
     fn open(&self) -> Store {
-        let database = Database::builder().create_with_backend(self.clone()).unwrap();
+        let database = Database::builder()
+            .create_with_backend(self.clone())
+            .unwrap();
         Store::over(database, Path::new("disk")).unwrap()
     }
 }
@@ -60,7 +68,10 @@ impl StorageBackend for Disk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let platter = self.0.lock().unwrap();
         let start = offset as usize;
-        let found = platter.now.get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let found = platter
+            .now
+            .get(start..start + out.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(found);
         Ok(())
     }
@@ -84,7 +95,11 @@ impl StorageBackend for Disk {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut platter = self.0.lock().unwrap();
         let start = offset as usize;
-        platter.now.get_mut(start..start + data.len()).ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
+        platter
+            .now
+            .get_mut(start..start + data.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?
+            .copy_from_slice(data);
         Ok(())
     }
 }
@@ -92,7 +107,12 @@ impl StorageBackend for Disk {
 fn node(number: u32) -> Node {
     let hardware = catalog::find("fake-hardware").unwrap();
     let uuid = Uuid::from_u128(u128::from(number));
-    let mut node = Node::new(uuid, hardware.name.into(), hardware.defaults(), Timestamp::UNIX_EPOCH);
+    let mut node = Node::new(
+        uuid,
+        hardware.name.into(),
+        hardware.defaults(),
+        Timestamp::UNIX_EPOCH,
+    );
     node.name = Some(format!("n{number}"));
     node
 }
@@ -102,7 +122,11 @@ async fn add(store: &Store, number: u32) -> Result<(), Error> {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 #[tokio::test]
@@ -113,16 +137,33 @@ async fn what_was_written_is_read_again_with_its_order_and_names() {
     for number in [3, 1, 2] {
         add(&store, number).await.unwrap();
     }
-    let document = Change::PutDocument { key: "inventory/x".into(), value: b"{}".to_vec() };
-    store.change(|_| Ok::<_, Error>((vec![document], ()))).await.unwrap();
+    let document = Change::PutDocument {
+        key: "inventory/x".into(),
+        value: b"{}".to_vec(),
+    };
+    store
+        .change(|_| Ok::<_, Error>((vec![document], ())))
+        .await
+        .unwrap();
     drop(store);
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
     assert_eq!(mode & 0o777, 0o600, "it holds passwords");
     let store = Store::open(&path).unwrap();
-    let names: Vec<_> = store.read().nodes.all().map(|node| node.name.clone().unwrap()).collect();
+    let names: Vec<_> = store
+        .read()
+        .nodes
+        .all()
+        .map(|node| node.name.clone().unwrap())
+        .collect();
     assert_eq!(names, ["n3", "n1", "n2"]);
-    assert_eq!(store.read().nodes.named("n1").unwrap().uuid, Uuid::from_u128(1));
-    assert_eq!(store.document("inventory/x").unwrap().as_deref(), Some(b"{}".as_slice()));
+    assert_eq!(
+        store.read().nodes.named("n1").unwrap().uuid,
+        Uuid::from_u128(1)
+    );
+    assert_eq!(
+        store.document("inventory/x").unwrap().as_deref(),
+        Some(b"{}".as_slice())
+    );
     add(&store, 4).await.unwrap();
     let ids: Vec<_> = store.read().nodes.all().map(|node| node.id).collect();
     assert_eq!(ids, [1, 2, 3, 4], "an id is not given twice");
@@ -160,7 +201,11 @@ async fn many_at_once_are_all_kept_and_each_sees_what_came_before() {
                 .unwrap()
         })
     });
-    let mut seen: Vec<usize> = futures::future::join_all(adding).await.into_iter().map(Result::unwrap).collect();
+    let mut seen: Vec<usize> = futures::future::join_all(adding)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..200).collect::<Vec<_>>());
     assert_eq!(store.read().nodes.len(), 200);

@@ -40,7 +40,11 @@ impl Writer {
         let thread = thread::Builder::new()
             .name("store".into())
             .spawn(move || work(&database, &queue, &committed, &flag))?;
-        Ok(Self { jobs: Some(jobs), broken, thread: Some(thread) })
+        Ok(Self {
+            jobs: Some(jobs),
+            broken,
+            thread: Some(thread),
+        })
     }
 
     pub fn queue(&self, job: Job) -> Result<(), Error> {
@@ -66,7 +70,12 @@ impl Drop for Writer {
 /// As many changes as one commit takes; more would only delay those in front.
 const MOST: usize = 512;
 
-fn work(database: &Database, queue: &mpsc::Receiver<Job>, committed: &RwLock<Tables>, broken: &AtomicBool) {
+fn work(
+    database: &Database,
+    queue: &mpsc::Receiver<Job>,
+    committed: &RwLock<Tables>,
+    broken: &AtomicBool,
+) {
     while let Ok(first) = queue.recv() {
         let mut jobs = vec![first];
         while jobs.len() < MOST
@@ -75,7 +84,11 @@ fn work(database: &Database, queue: &mpsc::Receiver<Job>, committed: &RwLock<Tab
             jobs.push(next);
         }
         // After one failure the tables in memory are ahead of the disk: nothing may be built on them any more.
-        let result = if broken.load(Ordering::Relaxed) { Err(Failed) } else { commit(database, &jobs) };
+        let result = if broken.load(Ordering::Relaxed) {
+            Err(Failed)
+        } else {
+            commit(database, &jobs)
+        };
         match result {
             Ok(()) => {
                 {
@@ -109,7 +122,9 @@ fn commit(database: &Database, jobs: &[Job]) -> Result<(), Failed> {
                         records.insert(key.as_str(), value.as_slice())?;
                     }
                     Change::Remove(record) => _ = records.remove(key(record).as_str())?,
-                    Change::PutDocument { key, value } => _ = documents.insert(key.as_str(), value.as_slice())?,
+                    Change::PutDocument { key, value } => {
+                        _ = documents.insert(key.as_str(), value.as_slice())?
+                    }
                     Change::RemoveDocuments { prefix } => {
                         let mut gone = Vec::new();
                         for entry in documents.range(prefix.as_str()..)? {
@@ -130,7 +145,10 @@ fn commit(database: &Database, jobs: &[Job]) -> Result<(), Failed> {
         Ok(())
     };
     write().map_err(|problem| {
-        error!(error = model::chain(&problem), "the store cannot be written; restart when the disk is well again");
+        error!(
+            error = model::chain(&problem),
+            "the store cannot be written; restart when the disk is well again"
+        );
         Failed
     })
 }
@@ -172,11 +190,17 @@ pub(super) fn load(database: &Database, path: &Path) -> Result<Tables, Error> {
         }
         Ok(found)
     };
-    let found = read().map_err(|source| Error::Read { path: path.to_owned(), source: Box::new(source) })?;
+    let found = read().map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })?;
     let mut tables = Tables::default();
     for (key, value) in found {
-        let record =
-            decode(&key, &value).map_err(|source| Error::Record { path: path.to_owned(), key: key.clone(), source })?;
+        let record = decode(&key, &value).map_err(|source| Error::Record {
+            path: path.to_owned(),
+            key: key.clone(),
+            source,
+        })?;
         tables.apply(&[Change::Put(record)]);
     }
     Ok(tables)
@@ -191,6 +215,8 @@ fn decode(key: &str, value: &[u8]) -> Result<Record, serde_json::Error> {
         Port::KIND => read::<Port>(value).map(Into::into),
         Portgroup::KIND => read::<Portgroup>(value).map(Into::into),
         Allocation::KIND => read::<Allocation>(value).map(Into::into),
-        other => Err(serde::de::Error::custom(format!("no kind of record is called {other:?}"))),
+        other => Err(serde::de::Error::custom(format!(
+            "no kind of record is called {other:?}"
+        ))),
     }
 }

@@ -13,6 +13,12 @@ fn openstacksdk_leads_a_node_through_its_life_and_reads_pages_of_them() {
         .env("HOME", "/nonexistent")
         .output()
         .unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.contains("done"), "{out}\n{err}");
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success() && out.contains("done"),
+        "{out}\n{err}"
+    );
 }

@@ -14,9 +14,16 @@ const CONFIG: &str = "PLINTH_TEST_IRONIC_CONFIG";
 /// Not a test: what the process started by [`Service::start`] runs. Called as a test it has nothing to do.
 #[test]
 fn process() {
-    let Some(config) = std::env::var_os(CONFIG) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(ironic::server::run(&PathBuf::from(config))).unwrap();
+    let Some(config) = std::env::var_os(CONFIG) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(ironic::server::run(&PathBuf::from(config)))
+        .unwrap();
 }
 
 pub struct Service {
@@ -31,12 +38,19 @@ impl Service {
     pub fn start(settings: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Freed for the service to take; nobody else on the loopback asks for it meanwhile.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let state = dir.path().join("ironic.redb");
         let config = format!("listen: {address}\nstate: {}\n{settings}", state.display());
         std::fs::write(dir.path().join("ironic.yaml"), config).unwrap();
         let child = spawn(dir.path().join("ironic.yaml"));
-        let mut service = Self { address, dir, child };
+        let mut service = Self {
+            address,
+            dir,
+            child,
+        };
         service.wait_until_it_answers();
         service
     }
@@ -76,10 +90,19 @@ impl Service {
         while TcpStream::connect(self.address).is_err() {
             if let Some(status) = self.child.try_wait().unwrap() {
                 let mut log = String::new();
-                self.child.stdout.take().unwrap().read_to_string(&mut log).unwrap();
+                self.child
+                    .stdout
+                    .take()
+                    .unwrap()
+                    .read_to_string(&mut log)
+                    .unwrap();
                 panic!("the service ended with {status}: {log}");
             }
-            assert!(Instant::now() < deadline, "the service does not answer at {}", self.address);
+            assert!(
+                Instant::now() < deadline,
+                "the service does not answer at {}",
+                self.address
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }

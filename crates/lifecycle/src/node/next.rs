@@ -85,10 +85,11 @@ fn working(view: &View, timers: &Timers, now: Timestamp) -> Step {
 }
 
 fn recovering(view: &View) -> Step {
-    match script(&view.operation).get(view.operation.at) {
-        Some(Stage::Do(work)) => Step::Do(work.clone()),
-        _ => Step::Done,
+    // There is only work in these scripts: nothing is waited for after a failure.
+    if let Some(Stage::Do(work)) = script(&view.operation).get(view.operation.at) {
+        return Step::Do(work.clone());
     }
+    Step::Done
 }
 
 fn waiting(view: &View, timers: &Timers, now: Timestamp) -> Step {

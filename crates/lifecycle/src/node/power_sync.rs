@@ -84,13 +84,12 @@ pub fn power_step(
         (PowerSeen::Power(power), _) if given_up => PowerStep::Recovered(power),
         (PowerSeen::Power(None), _) => PowerStep::Agrees,
         (PowerSeen::Power(Some(seen)), Some(kept)) if seen == kept => PowerStep::Agrees,
-        (PowerSeen::Power(Some(seen)), None) => PowerStep::Record(seen),
         // A failed node is left as it is for people to look at.
         (PowerSeen::Power(Some(_)), Some(kept))
             if policy.force && view.state.kind() == Kind::Stable =>
         {
             PowerStep::Drive(kept)
         }
-        (PowerSeen::Power(Some(seen)), Some(_)) => PowerStep::Record(seen),
+        (PowerSeen::Power(Some(seen)), _) => PowerStep::Record(seen),
     }
 }

@@ -142,9 +142,11 @@ impl View {
     }
 
     fn step_at(&self) -> Option<StepSpec> {
-        match script(&self.operation).into_iter().nth(self.operation.at) {
-            Some(Stage::AgentStep(step) | Stage::OwnStep(step)) => Some(step),
-            _ => None,
+        let stage = script(&self.operation).into_iter().nth(self.operation.at);
+        if let Some(Stage::AgentStep(step) | Stage::OwnStep(step)) = stage {
+            Some(step)
+        } else {
+            None
         }
     }
 
@@ -427,9 +429,10 @@ impl View {
             // The deadline of the wait decides, not this.
             return self.booted(now);
         }
-        let step = match work {
-            Work::RunStep(step) | Work::CheckStep(step) => Some(step.to_string()),
-            _ => None,
+        let step = if let Work::RunStep(step) | Work::CheckStep(step) = work {
+            Some(step.to_string())
+        } else {
+            None
         };
         let op = &mut self.operation;
         op.tries += 1;

@@ -186,7 +186,7 @@ impl Sim {
         self.max_delay_us = 2000;
         for node in 0..self.nodes.len() {
             self.nodes[node].part = 0;
-            self.nodes[node].asleep_until = None;
+            self.wake(node);
             self.run_node(node);
         }
         let rescued = self.roll(self.nodes.len() as u64) as usize;

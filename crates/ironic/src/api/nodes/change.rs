@@ -23,7 +23,9 @@ pub async fn patch(service: &Service, request: &Request, ident: &str) -> Result<
     let operations = patch::parse(&request.json()?, request.version)?;
     let reset = reset.unwrap_or(false);
     if reset && !operations.iter().any(|operation| operation.sets("driver")) {
-        return Err(Fault::bad_request("reset_interfaces can only be used when the driver is changed."));
+        return Err(Fault::bad_request(
+            "reset_interfaces can only be used when the driver is changed.",
+        ));
     }
     let uuid = service
         .store
@@ -34,7 +36,8 @@ pub async fn patch(service: &Service, request: &Request, ident: &str) -> Result<
             let mut node = apply(&before, &operations, request)?;
             if reset {
                 let blank = Interfaces::default();
-                let asked = |name: &str| operations.iter().any(|operation| operation.field() == name);
+                let asked =
+                    |name: &str| operations.iter().any(|operation| operation.field() == name);
                 node.interfaces = node.interfaces.kept(&blank, asked);
             }
             fill(&mut node)?;
@@ -55,7 +58,10 @@ pub async fn patch(service: &Service, request: &Request, ident: &str) -> Result<
 /// Whether the node is in a state in which it may be changed at all.
 fn allowed(node: &Node, operations: &[Operation], request: &Request) -> Result<(), Fault> {
     let state = node.life.state;
-    let unbinds = node.life.maintenance && operations.iter().all(|operation| operation.removes("instance_uuid"));
+    let unbinds = node.life.maintenance
+        && operations
+            .iter()
+            .all(|operation| operation.removes("instance_uuid"));
     let inspecting = state == State::Inspecting && request.version.0 >= 39;
     let may = state.may_change_fields(node.life.target.is_some()) && !inspecting;
     if !may && !unbinds {
@@ -69,11 +75,17 @@ fn allowed(node: &Node, operations: &[Operation], request: &Request) -> Result<(
 
 fn apply(before: &Node, operations: &[Operation], request: &Request) -> Result<Node, Fault> {
     let mut node = before.clone();
-    let scope = field::Scope { base: "", version: request.version, host: "" };
+    let scope = field::Scope {
+        base: "",
+        version: request.version,
+        host: "",
+    };
     let fields: BTreeMap<String, Value> = patch::apply(operations, |name| {
         let field = field::pick::<Node>(name, request.version)?;
         if field.write.is_none() {
-            return Err(Fault::bad_request(format!("{name} of a node cannot be changed by a patch.")));
+            return Err(Fault::bad_request(format!(
+                "{name} of a node cannot be changed by a patch."
+            )));
         }
         Ok((field.read)(before, &scope).bare())
     })?;
@@ -95,20 +107,33 @@ fn consistent(before: &Node, node: &Node) -> Result<(), Fault> {
             "Node {uuid} can not have its driver or interfaces changed in state {state}; put it into maintenance first."
         )));
     }
-    if before.instance_uuid.is_some() && node.instance_uuid.is_some() && before.instance_uuid != node.instance_uuid {
-        return Err(Fault::conflict(format!("Node {uuid} is associated with an instance already.")));
+    if before.instance_uuid.is_some()
+        && node.instance_uuid.is_some()
+        && before.instance_uuid != node.instance_uuid
+    {
+        return Err(Fault::conflict(format!(
+            "Node {uuid} is associated with an instance already."
+        )));
     }
     if node.protected && !before.protected && !matches!(state, State::Active | State::Rescue) {
-        return Err(Fault::conflict(format!("Node {uuid} can not be protected in state {state}, only when active.")));
+        return Err(Fault::conflict(format!(
+            "Node {uuid} can not be protected in state {state}, only when active."
+        )));
     }
     if node.protected_reason.is_some() && !node.protected {
-        return Err(Fault::bad_request("protected_reason: the node is not protected"));
+        return Err(Fault::bad_request(
+            "protected_reason: the node is not protected",
+        ));
     }
     if node.retired && !before.retired && state == State::Available {
-        return Err(Fault::conflict(format!("Node {uuid} can not be retired in state {state}; make it manageable first.")));
+        return Err(Fault::conflict(format!(
+            "Node {uuid} can not be retired in state {state}; make it manageable first."
+        )));
     }
     if node.retired_reason.is_some() && !node.retired {
-        return Err(Fault::bad_request("retired_reason: the node is not retired"));
+        return Err(Fault::bad_request(
+            "retired_reason: the node is not retired",
+        ));
     }
     Ok(())
 }
@@ -117,7 +142,12 @@ impl Interfaces {
     /// These where they were asked for, and `other` where not.
     fn kept(&self, other: &Self, asked: impl Fn(&str) -> bool) -> Self {
         let pick = |name: &str, ours: &str, theirs: &str| {
-            if asked(&format!("{name}_interface")) { ours } else { theirs }.to_owned()
+            if asked(&format!("{name}_interface")) {
+                ours
+            } else {
+                theirs
+            }
+            .to_owned()
         };
         Self {
             bios: pick("bios", &self.bios, &other.bios),

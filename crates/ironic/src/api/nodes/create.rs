@@ -33,7 +33,10 @@ pub async fn create(service: &Service, request: &Request) -> Result<Reply, Fault
     service.conductor.poke(uuid);
     let node = super::find(service, request, &uuid.to_string())?;
     let location = format!("{}/v1/nodes/{uuid}", request.base);
-    Ok(Reply::created(&field::whole(&*node, &service.scope(request)), location))
+    Ok(Reply::created(
+        &field::whole(&*node, &service.scope(request)),
+        location,
+    ))
 }
 
 fn parse(request: &Request, body: &Object) -> Result<Node, Fault> {
@@ -45,17 +48,26 @@ fn parse(request: &Request, body: &Object) -> Result<Node, Fault> {
     let hardware = hardware(driver)?;
     let uuid = match body.get("uuid") {
         None => None,
-        Some(given) => value::uuid(given).map_err(|problem| Fault::bad_request(format!("uuid: {problem}")))?,
+        Some(given) => {
+            value::uuid(given).map_err(|problem| Fault::bad_request(format!("uuid: {problem}")))?
+        }
     };
     let now = Timestamp::now();
-    let mut node = Node::new(uuid.unwrap_or_else(Uuid::new_v4), driver.clone(), hardware.defaults(), now);
+    let mut node = Node::new(
+        uuid.unwrap_or_else(Uuid::new_v4),
+        driver.clone(),
+        hardware.defaults(),
+        now,
+    );
     field::write_all(&mut node, body, &["uuid", "driver"], request.version)?;
     fill(&mut node)?;
     if request.version.0 < 11 {
         node.life.state = State::Available;
     }
     if node.protected {
-        return Err(Fault::bad_request("A new node cannot be protected: only active ones can."));
+        return Err(Fault::bad_request(
+            "A new node cannot be protected: only active ones can.",
+        ));
     }
     Ok(node)
 }
@@ -94,18 +106,32 @@ pub fn fill(node: &mut Node) -> Result<(), Fault> {
         }
     }
     let problems = hardware.problems(&node.interfaces);
-    if problems.is_empty() { Ok(()) } else { Err(Fault::bad_request(problems.join("; "))) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::bad_request(problems.join("; ")))
+    }
 }
 
 /// Refuses a node whose uuid, name or instance another one has.
 pub fn unique(tables: &Tables, node: &Node, but: Option<Uuid>) -> Result<(), Fault> {
     if but.is_none() && tables.nodes.get(node.uuid).is_some() {
-        return Err(Fault::conflict(format!("A node with UUID {} already exists.", node.uuid)));
+        return Err(Fault::conflict(format!(
+            "A node with UUID {} already exists.",
+            node.uuid
+        )));
     }
     for name in node.names() {
-        if tables.nodes.named(&name).is_some_and(|other| Some(other.uuid) != but) {
+        if tables
+            .nodes
+            .named(&name)
+            .is_some_and(|other| Some(other.uuid) != but)
+        {
             let what = match name.strip_prefix("instance/") {
-                Some(instance) => format!("Instance {instance} is already associated with a node, it cannot be associated with this other node {}", node.uuid),
+                Some(instance) => format!(
+                    "Instance {instance} is already associated with a node, it cannot be associated with this other node {}",
+                    node.uuid
+                ),
                 None => format!("A node with name {name} already exists."),
             };
             return Err(Fault::conflict(what));
@@ -116,13 +142,21 @@ pub fn unique(tables: &Tables, node: &Node, but: Option<Uuid>) -> Result<(), Fau
 
 /// A child's parent exists, and is not itself.
 pub fn parent(tables: &Tables, node: &Node) -> Result<(), Fault> {
-    let Some(parent) = node.parent_node else { return Ok(()) };
+    let Some(parent) = node.parent_node else {
+        return Ok(());
+    };
     if parent == node.uuid {
-        return Err(Fault::bad_request("parent_node: a node cannot be its own parent"));
+        return Err(Fault::bad_request(
+            "parent_node: a node cannot be its own parent",
+        ));
     }
     match tables.nodes.get(parent) {
-        None => Err(Fault::bad_request(format!("parent_node: there is no node {parent}"))),
-        Some(parent) if parent.parent_node.is_some() => Err(Fault::bad_request("parent_node: is a child itself")),
+        None => Err(Fault::bad_request(format!(
+            "parent_node: there is no node {parent}"
+        ))),
+        Some(parent) if parent.parent_node.is_some() => {
+            Err(Fault::bad_request("parent_node: is a child itself"))
+        }
         Some(_) => Ok(()),
     }
 }

@@ -18,14 +18,36 @@ pub async fn delete(service: &Service, request: &Request, ident: &str) -> Result
             super::unlocked(&node)?;
             allowed(&node)?;
             if tables.nodes.of(node.uuid).next().is_some() {
-                return Err(Fault::conflict(format!("Node {} has children; delete them first.", node.uuid)));
+                return Err(Fault::conflict(format!(
+                    "Node {} has children; delete them first.",
+                    node.uuid
+                )));
             }
             let uuid = node.uuid;
             let mut changes: Vec<Change> = Vec::new();
-            changes.extend(tables.ports.of(uuid).map(|port| Change::Remove(Record::Port(Arc::clone(port)))));
-            changes.extend(tables.portgroups.of(uuid).map(|group| Change::Remove(Record::Portgroup(Arc::clone(group)))));
-            changes.extend(tables.allocations.of(uuid).map(|it| Change::Remove(Record::Allocation(Arc::clone(it)))));
-            for prefix in [config_drive_key(uuid), inspection::key(uuid), inspection::sent_key(uuid)] {
+            changes.extend(
+                tables
+                    .ports
+                    .of(uuid)
+                    .map(|port| Change::Remove(Record::Port(Arc::clone(port)))),
+            );
+            changes.extend(
+                tables
+                    .portgroups
+                    .of(uuid)
+                    .map(|group| Change::Remove(Record::Portgroup(Arc::clone(group)))),
+            );
+            changes.extend(
+                tables
+                    .allocations
+                    .of(uuid)
+                    .map(|it| Change::Remove(Record::Allocation(Arc::clone(it)))),
+            );
+            for prefix in [
+                config_drive_key(uuid),
+                inspection::key(uuid),
+                inspection::sent_key(uuid),
+            ] {
                 changes.push(Change::RemoveDocuments { prefix });
             }
             changes.push(Change::Remove(Record::Node(node)));
@@ -39,10 +61,14 @@ pub async fn delete(service: &Service, request: &Request, ident: &str) -> Result
 fn allowed(node: &Node) -> Result<(), Fault> {
     let (uuid, state, maintenance) = (node.uuid, node.life.state, node.life.maintenance);
     if node.protected {
-        return Err(Fault::forbidden(format!("Node {uuid} is protected and can not be deleted.")));
+        return Err(Fault::forbidden(format!(
+            "Node {uuid} is protected and can not be deleted."
+        )));
     }
     if node.instance_uuid.is_some() && !maintenance {
-        return Err(Fault::conflict(format!("Node {uuid} is associated with an instance and can not be deleted.")));
+        return Err(Fault::conflict(format!(
+            "Node {uuid} is associated with an instance and can not be deleted."
+        )));
     }
     if !state.may_delete_node(maintenance) {
         return Err(Fault::conflict(format!(

@@ -15,12 +15,24 @@ use crate::record::Event;
 pub fn inventory(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
     let node = super::find(service, request, ident)?;
     match service.store.document(&inspection::key(node.uuid))? {
-        Some(body) => Ok(Reply { status: axum::http::StatusCode::OK, body: Some(body), location: None }),
-        None => Err(Fault::not_found(format!("Inspection inventory for node {} could not be found.", node.uuid))),
+        Some(body) => Ok(Reply {
+            status: axum::http::StatusCode::OK,
+            body: Some(body),
+            location: None,
+        }),
+        None => Err(Fault::not_found(format!(
+            "Inspection inventory for node {} could not be found.",
+            node.uuid
+        ))),
     }
 }
 
-pub fn history(service: &Service, request: &Request, ident: &str, path: &[&str]) -> Result<Reply, Fault> {
+pub fn history(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    path: &[&str],
+) -> Result<Reply, Fault> {
     request.query.only(&["detail", "limit", "marker"])?;
     let node = super::find(service, request, ident)?;
     let show = |event: &Event, full: bool| {
@@ -44,15 +56,27 @@ pub fn history(service: &Service, request: &Request, ident: &str, path: &[&str])
                 None => 0,
                 Some(marker) => {
                     let marker = marker.parse::<Uuid>().ok();
-                    let at = node.history.iter().position(|event| Some(event.uuid) == marker);
+                    let at = node
+                        .history
+                        .iter()
+                        .position(|event| Some(event.uuid) == marker);
                     at.ok_or_else(|| Fault::not_found("The marker is no event of this node."))? + 1
                 }
             };
-            let events: Vec<Value> = node.history.iter().skip(start).take(limit).map(|event| show(event, full)).collect();
+            let events: Vec<Value> = node
+                .history
+                .iter()
+                .skip(start)
+                .take(limit)
+                .map(|event| show(event, full))
+                .collect();
             Ok(Reply::ok(&json!({"history": events})))
         }
         [uuid] => {
-            let event = uuid.parse::<Uuid>().ok().and_then(|uuid| node.history.iter().find(|event| event.uuid == uuid));
+            let event = uuid
+                .parse::<Uuid>()
+                .ok()
+                .and_then(|uuid| node.history.iter().find(|event| event.uuid == uuid));
             let event = event.ok_or_else(|| Fault::not_found("The node has no such event."))?;
             Ok(Reply::ok(&show(event, true)))
         }

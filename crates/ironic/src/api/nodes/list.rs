@@ -39,7 +39,10 @@ const FILTERS: [(&str, u16); 21] = [
 ];
 
 pub fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, Fault> {
-    let known: Vec<&str> = collection::PAGING.into_iter().chain(FILTERS.map(|(name, _)| name)).collect();
+    let known: Vec<&str> = collection::PAGING
+        .into_iter()
+        .chain(FILTERS.map(|(name, _)| name))
+        .collect();
     request.query.only(&known)?;
     for (name, since) in FILTERS {
         if request.query.get(name).is_some() {
@@ -47,8 +50,21 @@ pub fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, F
         }
     }
     let wanted = Wanted::parse(service, request)?;
-    let rows: Vec<Arc<Node>> = service.store.read().nodes.all().filter(|node| wanted.has(node)).cloned().collect();
-    collection::list(request, &service.scope(request), rows, service.options.max_limit, full)
+    let rows: Vec<Arc<Node>> = service
+        .store
+        .read()
+        .nodes
+        .all()
+        .filter(|node| wanted.has(node))
+        .cloned()
+        .collect();
+    collection::list(
+        request,
+        &service.scope(request),
+        rows,
+        service.options.max_limit,
+        full,
+    )
 }
 
 /// The filters of a request.
@@ -70,12 +86,22 @@ impl<'a> Wanted<'a> {
         let query = &request.query;
         let state = match query.get("provision_state") {
             None => None,
-            Some(text) => Some(State::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))?),
+            Some(text) => {
+                Some(State::from_str(text).map_err(|error| Fault::bad_request(error.to_string()))?)
+            }
         };
         if let Some(fault) = query.get("fault") {
-            let words = ["power failure", "clean failure", "rescue abort failure", "service failure"];
+            let words = [
+                "power failure",
+                "clean failure",
+                "rescue abort failure",
+                "service failure",
+            ];
             if !words.contains(&fault) {
-                return Err(Fault::bad_request(format!("fault: there are {}", words.join(", "))));
+                return Err(Fault::bad_request(format!(
+                    "fault: there are {}",
+                    words.join(", ")
+                )));
             }
         }
         let parent = match query.get("parent_node") {
@@ -93,8 +119,13 @@ impl<'a> Wanted<'a> {
             ("lessee", |n| n.lessee.as_deref()),
             ("health", |_| None),
         ];
-        let texts = readers.into_iter().filter_map(|(name, read)| query.get(name).map(|value| (value, read))).collect();
-        let other_conductor = query.get("conductor").is_some_and(|host| host != service.conductor.options.host);
+        let texts = readers
+            .into_iter()
+            .filter_map(|(name, read)| query.get(name).map(|value| (value, read)))
+            .collect();
+        let other_conductor = query
+            .get("conductor")
+            .is_some_and(|host| host != service.conductor.options.host);
         Ok(Self {
             state,
             flags: [
@@ -114,14 +145,32 @@ impl<'a> Wanted<'a> {
     }
 
     fn has(&self, node: &Node) -> bool {
-        let project = |project: &str| [&node.owner, &node.lessee].iter().any(|who| who.as_deref() == Some(project));
+        let project = |project: &str| {
+            [&node.owner, &node.lessee]
+                .iter()
+                .any(|who| who.as_deref() == Some(project))
+        };
         !self.nothing
             && self.state.is_none_or(|state| node.life.state == state)
-            && self.flags.iter().all(|(wanted, read)| wanted.is_none_or(|wanted| read(node) == wanted))
-            && self.texts.iter().all(|(wanted, read)| read(node) == Some(wanted))
-            && self.description.is_none_or(|part| node.description.as_ref().is_some_and(|text| text.contains(part)))
+            && self
+                .flags
+                .iter()
+                .all(|(wanted, read)| wanted.is_none_or(|wanted| read(node) == wanted))
+            && self
+                .texts
+                .iter()
+                .all(|(wanted, read)| read(node) == Some(wanted))
+            && self.description.is_none_or(|part| {
+                node.description
+                    .as_ref()
+                    .is_some_and(|text| text.contains(part))
+            })
             && self.project.is_none_or(project)
-            && self.shards.as_ref().is_none_or(|shards| node.shard.as_ref().is_some_and(|shard| shards.contains(shard)))
+            && self.shards.as_ref().is_none_or(|shards| {
+                node.shard
+                    .as_ref()
+                    .is_some_and(|shard| shards.contains(shard))
+            })
             && match self.parent {
                 Some(parent) => node.parent_node == Some(parent),
                 None => self.children || node.parent_node.is_none(),

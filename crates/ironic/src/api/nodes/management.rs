@@ -12,8 +12,19 @@ use crate::api::value::quoted;
 use crate::driver::{Driver, Trouble};
 use crate::record::{BootDevice, Hardware, Node};
 
-pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&str]) -> Result<Reply, Fault> {
-    let since = |since: u16| if request.version.0 < since { Err(Fault::no_such_path()) } else { Ok(()) };
+pub async fn route(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    path: &[&str],
+) -> Result<Reply, Fault> {
+    let since = |since: u16| {
+        if request.version.0 < since {
+            Err(Fault::no_such_path())
+        } else {
+            Ok(())
+        }
+    };
     match (path, &request.method) {
         (["boot_device"], &Method::GET) => {
             let node = super::find(service, request, ident)?;
@@ -22,13 +33,18 @@ pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&s
         (["boot_device"], &Method::PUT) => set_boot_device(service, request, ident).await,
         (["boot_device", "supported"], &Method::GET) => {
             let node = super::find(service, request, ident)?;
-            Ok(Reply::ok(&json!({"supported_boot_devices": driver(service, &node)?.boot_devices()})))
+            Ok(Reply::ok(
+                &json!({"supported_boot_devices": driver(service, &node)?.boot_devices()}),
+            ))
         }
         (["inject_nmi"], &Method::PUT) => {
             since(29)?;
             request.object_or_empty(&[])?;
             with_lock(service, request, ident, async |driver, node| {
-                driver.inject_nmi(node).await.map(|()| node.hardware.clone())
+                driver
+                    .inject_nmi(node)
+                    .await
+                    .map(|()| node.hardware.clone())
             })
             .await
         }
@@ -43,24 +59,44 @@ pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&s
         (["indicators", "led@system"], &Method::GET) => {
             since(63)?;
             let node = super::find(service, request, ident)?;
-            let state = node.hardware.indicators.get("led@system").map_or("OFF", String::as_str);
+            let state = node
+                .hardware
+                .indicators
+                .get("led@system")
+                .map_or("OFF", String::as_str);
             Ok(Reply::ok(&json!({"state": state})))
         }
         (["indicators", "led@system"], &Method::PUT) => {
             since(63)?;
             set_light(service, request, ident).await
         }
-        (["boot_device"] | ["boot_device", "supported"] | ["inject_nmi"] | ["indicators"] | ["indicators", "led@system"], _) => {
-            Err(Fault::method_not_allowed())
-        }
-        (["indicators", name], _) => Err(Fault::not_found(format!("There is no indicator {}.", quoted(name)))),
+        (
+            ["boot_device"]
+            | ["boot_device", "supported"]
+            | ["inject_nmi"]
+            | ["indicators"]
+            | ["indicators", "led@system"],
+            _,
+        ) => Err(Fault::method_not_allowed()),
+        (["indicators", name], _) => Err(Fault::not_found(format!(
+            "There is no indicator {}.",
+            quoted(name)
+        ))),
         _ => Err(Fault::no_such_path()),
     }
 }
 
-async fn set_boot_device(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
+async fn set_boot_device(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+) -> Result<Reply, Fault> {
     let body = request.object(&["boot_device", "persistent"])?;
-    let device = body.get("boot_device").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let device = body
+        .get("boot_device")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     let persistent = super::flag(&body, "persistent")?.unwrap_or(false);
     let node = super::find(service, request, ident)?;
     let supported = driver(service, &node)?.boot_devices();
@@ -71,8 +107,14 @@ async fn set_boot_device(service: &Service, request: &Request, ident: &str) -> R
             supported.join(", ")
         )));
     }
-    let device = BootDevice { boot_device: device, persistent };
-    with_lock(service, request, ident, async |driver, node| driver.set_boot_device(node, device).await).await
+    let device = BootDevice {
+        boot_device: device,
+        persistent,
+    };
+    with_lock(service, request, ident, async |driver, node| {
+        driver.set_boot_device(node, device).await
+    })
+    .await
 }
 
 async fn set_light(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
@@ -91,7 +133,11 @@ async fn set_light(service: &Service, request: &Request, ident: &str) -> Result<
 
 pub fn driver<'a>(service: &'a Service, node: &Node) -> Result<&'a Driver, Fault> {
     service.conductor.driver(&node.driver).ok_or_else(|| {
-        Fault::bad_request(format!("No conductor serves the driver {} of node {}.", quoted(&node.driver), node.uuid))
+        Fault::bad_request(format!(
+            "No conductor serves the driver {} of node {}.",
+            quoted(&node.driver),
+            node.uuid
+        ))
     })
 }
 
@@ -114,11 +160,18 @@ async fn with_lock(
     let driver = driver(service, &node)?;
     let patience = service.conductor.options.timers.power_change;
     let result = tokio::time::timeout(patience, act(driver, &node)).await;
-    let result = result.unwrap_or_else(|_| Err(Trouble(format!("the hardware did not answer within {} s", patience.as_secs()))));
+    let result = result.unwrap_or_else(|_| {
+        Err(Trouble(format!(
+            "the hardware did not answer within {} s",
+            patience.as_secs()
+        )))
+    });
     service
         .store
         .change(|tables| {
-            let Some(node) = tables.nodes.get(node.uuid) else { return Ok((Vec::new(), ())) };
+            let Some(node) = tables.nodes.get(node.uuid) else {
+                return Ok((Vec::new(), ()));
+            };
             let mut node = Node::clone(node);
             if let Ok(hardware) = &result {
                 node.hardware = hardware.clone();

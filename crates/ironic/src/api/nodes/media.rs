@@ -33,20 +33,37 @@ pub async fn route(service: &Service, request: &Request, ident: &str) -> Result<
 
 async fn insert(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
     let body = request.object(&["device_type", "image_url", "image_download_source"])?;
-    let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        body.get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (device_type, image_url) = (text("device_type"), text("image_url"));
     check(&device_type)?;
     let scheme = image_url.split_once("://").map_or("", |(scheme, _)| scheme);
     if !["http", "https", "nfs", "cifs", "smb"].contains(&scheme) {
-        return Err(Fault::bad_request("image_url: must begin with http, https, nfs, cifs or smb"));
+        return Err(Fault::bad_request(
+            "image_url: must begin with http, https, nfs, cifs or smb",
+        ));
     }
     match body.get("image_download_source") {
         None | Some(Value::Null) => {}
         Some(Value::String(source)) if ["http", "local", "swift"].contains(&source.as_str()) => {}
-        Some(_) => return Err(Fault::bad_request("image_download_source: must be http, local or swift")),
+        Some(_) => {
+            return Err(Fault::bad_request(
+                "image_download_source: must be http, local or swift",
+            ));
+        }
     }
-    let errand = Errand::Insert(Medium { device_type, image_url });
-    super::change(service, request, ident, |node| Ok(node.errand = Some(errand))).await?;
+    let errand = Errand::Insert(Medium {
+        device_type,
+        image_url,
+    });
+    super::change(service, request, ident, |node| {
+        Ok(node.errand = Some(errand))
+    })
+    .await?;
     Ok(Reply::no_content())
 }
 
@@ -55,7 +72,10 @@ async fn eject(service: &Service, request: &Request, ident: &str) -> Result<Repl
     let device_types = request.query.list("device_types").unwrap_or_default();
     device_types.iter().try_for_each(|kind| check(kind))?;
     let errand = Errand::Eject { device_types };
-    super::change(service, request, ident, |node| Ok(node.errand = Some(errand))).await?;
+    super::change(service, request, ident, |node| {
+        Ok(node.errand = Some(errand))
+    })
+    .await?;
     Ok(Reply::no_content())
 }
 
@@ -63,5 +83,9 @@ fn check(kind: &str) -> Result<(), Fault> {
     if TYPES.contains(&kind) {
         return Ok(());
     }
-    Err(Fault::bad_request(format!("Device type {} is not known; there are {}", quoted(kind), TYPES.join(", "))))
+    Err(Fault::bad_request(format!(
+        "Device type {} is not known; there are {}",
+        quoted(kind),
+        TYPES.join(", ")
+    )))
 }

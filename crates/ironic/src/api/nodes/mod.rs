@@ -27,9 +27,9 @@ use super::field::{self, View};
 use super::request::{Reply, Request};
 use super::value::quoted;
 use super::{Service, portgroups, ports};
-pub use traits::check as check_trait;
 use crate::record::{Node, Object};
 use crate::store::Tables;
+pub use traits::check as check_trait;
 
 pub async fn route(service: &Service, request: &Request, path: &[&str]) -> Result<Reply, Fault> {
     let method = &request.method;
@@ -55,9 +55,21 @@ pub async fn route(service: &Service, request: &Request, path: &[&str]) -> Resul
     }
 }
 
-async fn part_of(service: &Service, request: &Request, ident: &str, part: &str, rest: &[&str]) -> Result<Reply, Fault> {
+async fn part_of(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    part: &str,
+    rest: &[&str],
+) -> Result<Reply, Fault> {
     let method = &request.method;
-    let only = |since: u16| if request.version.0 < since { Err(Fault::no_such_path()) } else { Ok(()) };
+    let only = |since: u16| {
+        if request.version.0 < since {
+            Err(Fault::no_such_path())
+        } else {
+            Ok(())
+        }
+    };
     match (part, rest) {
         ("states", rest) => states::route(service, request, ident, rest).await,
         ("management", rest) => management::route(service, request, ident, rest).await,
@@ -94,7 +106,13 @@ async fn part_of(service: &Service, request: &Request, ident: &str, part: &str, 
         ("children", []) if method == Method::GET => {
             only(83)?;
             let node = find(service, request, ident)?;
-            let children: Vec<Uuid> = service.store.read().nodes.of(node.uuid).map(|child| child.uuid).collect();
+            let children: Vec<Uuid> = service
+                .store
+                .read()
+                .nodes
+                .of(node.uuid)
+                .map(|child| child.uuid)
+                .collect();
             Ok(Reply::ok(&serde_json::json!({"children": children})))
         }
         ("ports", rest) if method == Method::GET => {
@@ -116,9 +134,11 @@ async fn part_of(service: &Service, request: &Request, ident: &str, part: &str, 
             super::volume::list(request, rest)
         }
         ("vendor_passthru", rest) => vendor::route(service, request, ident, rest),
-        ("validate" | "bios" | "firmware" | "inventory" | "history" | "children" | "ports" | "portgroups" | "volume", _) => {
-            Err(Fault::method_not_allowed())
-        }
+        (
+            "validate" | "bios" | "firmware" | "inventory" | "history" | "children" | "ports"
+            | "portgroups" | "volume",
+            _,
+        ) => Err(Fault::method_not_allowed()),
         _ => Err(Fault::no_such_path()),
     }
 }
@@ -131,7 +151,12 @@ fn show(service: &Service, request: &Request, ident: &str) -> Result<Reply, Faul
         Some(names) => (field::named(&names, request.version)?, false),
         None => (field::all(request.version), true),
     };
-    Ok(Reply::ok(&View { row: &*node, fields: &fields, scope: &scope, parts }))
+    Ok(Reply::ok(&View {
+        row: &*node,
+        fields: &fields,
+        scope: &scope,
+        parts,
+    }))
 }
 
 /// The node of a path, by uuid or, where the version has them, by name.
@@ -145,7 +170,9 @@ pub fn in_tables(tables: &Tables, request: &Request, ident: &str) -> Result<Arc<
         Err(_) if request.version.0 < 5 => None,
         Err(_) => tables.nodes.named(ident),
     };
-    found.cloned().ok_or_else(|| Fault::not_found(format!("Node {} could not be found.", quoted(ident))))
+    found
+        .cloned()
+        .ok_or_else(|| Fault::not_found(format!("Node {} could not be found.", quoted(ident))))
 }
 
 /// A node that may be changed: nobody works on it.
@@ -191,5 +218,6 @@ pub async fn change(
 /// A boolean of a body, where it is there.
 pub fn flag(body: &Object, key: &str) -> Result<Option<bool>, Fault> {
     let value = body.get(key).unwrap_or(&serde_json::Value::Null);
-    super::value::optional_boolean(value).map_err(|problem| Fault::bad_request(format!("{key}: {problem}")))
+    super::value::optional_boolean(value)
+        .map_err(|problem| Fault::bad_request(format!("{key}: {problem}")))
 }

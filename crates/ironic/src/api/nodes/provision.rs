@@ -54,52 +54,100 @@ pub async fn provision(service: &Service, request: &Request, ident: &str) -> Res
 }
 
 fn verb(body: &Object) -> Result<Verb, Fault> {
-    let text = body.get("target").and_then(Value::as_str).ok_or_else(|| Fault::bad_request("target: must be a verb"))?;
+    let text = body
+        .get("target")
+        .and_then(Value::as_str)
+        .ok_or_else(|| Fault::bad_request("target: must be a verb"))?;
     text.parse().map_err(|_| {
         let words = Verb::ALL.map(Verb::as_str).join(", ");
-        Fault::bad_request(format!("target: {} is not a verb; there are {words}", quoted(text)))
+        Fault::bad_request(format!(
+            "target: {} is not a verb; there are {words}",
+            quoted(text)
+        ))
     })
 }
 
-fn allowed(service: &Service, request: &Request, verb: Verb, node: &Node, tables: &Tables) -> Result<(), Fault> {
+fn allowed(
+    service: &Service,
+    request: &Request,
+    verb: Verb,
+    node: &Node,
+    tables: &Tables,
+) -> Result<(), Fault> {
     let state = node.life.state;
-    request.version.needs(verb.since(state), &format!("Verb {:?}", verb.as_str()))?;
+    request
+        .version
+        .needs(verb.since(state), &format!("Verb {:?}", verb.as_str()))?;
     let to = on_verb(state, verb).map_err(|refused| {
-        Fault::bad_request(format!("The requested action can not be performed on node {}: {refused}", node.uuid))
+        Fault::bad_request(format!(
+            "The requested action can not be performed on node {}: {refused}",
+            node.uuid
+        ))
     })?;
     if node.life.maintenance && verb.refused_in_maintenance() {
-        return Err(Fault::bad_request(format!("The {verb} operation can not be performed on node {} because it is in maintenance mode.", node.uuid)));
+        return Err(Fault::bad_request(format!(
+            "The {verb} operation can not be performed on node {} because it is in maintenance mode.",
+            node.uuid
+        )));
     }
     if node.protected && matches!(verb.canonical(), Verb::Rebuild | Verb::Deleted) {
-        return Err(Fault::forbidden(format!("Node {} is protected and can not be undeployed or rebuilt.", node.uuid)));
+        return Err(Fault::forbidden(format!(
+            "Node {} is protected and can not be undeployed or rebuilt.",
+            node.uuid
+        )));
     }
     if node.retired && matches!(verb, Verb::Provide) {
-        return Err(Fault::conflict(format!("Node {} is retired and can not be made available.", node.uuid)));
+        return Err(Fault::conflict(format!(
+            "Node {} is retired and can not be made available.",
+            node.uuid
+        )));
     }
     if node.interfaces.inspect == "no-inspect" && verb == Verb::Inspect {
-        return Err(Fault::bad_request(format!("The inspect interface of node {} is no-inspect.", node.uuid)));
+        return Err(Fault::bad_request(format!(
+            "The inspect interface of node {} is no-inspect.",
+            node.uuid
+        )));
     }
     let options = &service.conductor.options;
     let (states, most): (&[State], usize) = match to {
-        State::Deploying => (&[State::Deploying, State::WaitCallBack], options.most_deploys),
-        State::Cleaning | State::Deleting => (&[State::Deleting, State::Cleaning, State::CleanWait], options.most_cleans),
+        State::Deploying => (
+            &[State::Deploying, State::WaitCallBack],
+            options.most_deploys,
+        ),
+        State::Cleaning | State::Deleting => (
+            &[State::Deleting, State::Cleaning, State::CleanWait],
+            options.most_cleans,
+        ),
         _ => return Ok(()),
     };
-    let busy = tables.nodes.all().filter(|node| states.contains(&node.life.state)).count();
+    let busy = tables
+        .nodes
+        .all()
+        .filter(|node| states.contains(&node.life.state))
+        .count();
     if busy >= most {
-        return Err(Fault::unavailable(format!("{busy} nodes are at it already, and no more than {most} may be; try again later.")));
+        return Err(Fault::unavailable(format!(
+            "{busy} nodes are at it already, and no more than {most} may be; try again later."
+        )));
     }
     Ok(())
 }
 
 /// What a verb changes about a node besides its state.
-fn begun(node: &mut Node, verb: Verb, drive: Option<ConfigDrive>, rescue_password: Option<String>, now: Timestamp) -> Vec<Change> {
+fn begun(
+    node: &mut Node,
+    verb: Verb,
+    drive: Option<ConfigDrive>,
+    rescue_password: Option<String>,
+    now: Timestamp,
+) -> Vec<Change> {
     if verb == Verb::Inspect {
         node.inspection_started_at = Some(now);
         node.inspection_finished_at = None;
     }
     if let Some(password) = rescue_password {
-        node.instance_info.insert("rescue_password".into(), password.into());
+        node.instance_info
+            .insert("rescue_password".into(), password.into());
     }
     if verb == Verb::Unrescue {
         node.instance_info.remove("rescue_password");
@@ -109,7 +157,10 @@ fn begun(node: &mut Node, verb: Verb, drive: Option<ConfigDrive>, rescue_passwor
         Some(ConfigDrive(value)) => {
             // It may be tens of megabytes: on disk, not in memory.
             node.instance_info.insert("configdrive".into(), MASK.into());
-            vec![Change::PutDocument { key: config_drive_key(node.uuid), value }]
+            vec![Change::PutDocument {
+                key: config_drive_key(node.uuid),
+                value,
+            }]
         }
     }
 }
@@ -127,7 +178,8 @@ struct ConfigDrive(Vec<u8>);
 impl Wish {
     fn parse(request: &Request, verb: Verb, body: &Object) -> Result<Self, Fault> {
         let version = request.version;
-        let refuse = |key: &str| Fault::bad_request(format!("{key} can not be given with the verb {verb}"));
+        let refuse =
+            |key: &str| Fault::bad_request(format!("{key} can not be given with the verb {verb}"));
         let verb_is = |verbs: &[Verb]| verbs.contains(&verb.canonical());
         if present(body, "runbook") {
             version.needs(92, "Property \"runbook\"")?;
@@ -146,11 +198,16 @@ impl Wish {
                 }
                 asked.steps = steps(key, &body[key])?;
             } else if verb_is(verbs) && key != "deploy_steps" {
-                return Err(Fault::bad_request(format!("{key} is required with the verb {verb}")));
+                return Err(Fault::bad_request(format!(
+                    "{key} is required with the verb {verb}"
+                )));
             }
         }
         if present(body, "disable_ramdisk") {
-            version.needs(if verb_is(&[Verb::Service]) { 108 } else { 70 }, "Property \"disable_ramdisk\"")?;
+            version.needs(
+                if verb_is(&[Verb::Service]) { 108 } else { 70 },
+                "Property \"disable_ramdisk\"",
+            )?;
             if !verb_is(&[Verb::Clean, Verb::Service]) {
                 return Err(refuse("disable_ramdisk"));
             }
@@ -158,12 +215,18 @@ impl Wish {
         }
         let rescue_password = match body.get("rescue_password") {
             None | Some(Value::Null) if verb_is(&[Verb::Rescue]) => {
-                return Err(Fault::bad_request("rescue_password is required with the verb rescue"));
+                return Err(Fault::bad_request(
+                    "rescue_password is required with the verb rescue",
+                ));
             }
             None | Some(Value::Null) => None,
             Some(_) if !verb_is(&[Verb::Rescue]) => return Err(refuse("rescue_password")),
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
-            Some(_) => return Err(Fault::bad_request("rescue_password: must be a text, and not an empty one")),
+            Some(_) => {
+                return Err(Fault::bad_request(
+                    "rescue_password: must be a text, and not an empty one",
+                ));
+            }
         };
         let config_drive = match body.get("configdrive") {
             None | Some(Value::Null) => None,
@@ -177,7 +240,11 @@ impl Wish {
                 Some(config_drive(request, drive)?)
             }
         };
-        Ok(Self { asked, config_drive, rescue_password })
+        Ok(Self {
+            asked,
+            config_drive,
+            rescue_password,
+        })
     }
 }
 
@@ -194,24 +261,39 @@ fn config_drive(request: &Request, drive: &Value) -> Result<ConfigDrive, Fault> 
             let bare: String = text.split_ascii_whitespace().collect();
             base64::engine::general_purpose::STANDARD
                 .decode(bare)
-                .map_err(|_| problem("must be a URL, an object, or base64 of a gzipped ISO image"))?;
+                .map_err(|_| {
+                    problem("must be a URL, an object, or base64 of a gzipped ISO image")
+                })?;
         }
         Value::Object(object) => {
             request.version.needs(56, "A config drive as an object")?;
-            known(object, &["meta_data", "network_data", "user_data", "vendor_data"])?;
+            known(
+                object,
+                &["meta_data", "network_data", "user_data", "vendor_data"],
+            )?;
             if object.contains_key("vendor_data") {
-                request.version.needs(59, "Property \"vendor_data\" of a config drive")?;
+                request
+                    .version
+                    .needs(59, "Property \"vendor_data\" of a config drive")?;
             }
             for key in ["meta_data", "network_data", "vendor_data"] {
-                if object.get(key).is_some_and(|value| !value.is_object() && !value.is_null()) {
+                if object
+                    .get(key)
+                    .is_some_and(|value| !value.is_object() && !value.is_null())
+                {
                     return Err(problem(&format!("{key} must be an object")));
                 }
             }
-            if object.get("user_data").is_some_and(|value| !(value.is_object() || value.is_string() || value.is_null())) {
+            if object
+                .get("user_data")
+                .is_some_and(|value| !(value.is_object() || value.is_string() || value.is_null()))
+            {
                 return Err(problem("user_data must be a text or an object"));
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return Err(problem("must be a text or an object")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            return Err(problem("must be a text or an object"));
+        }
     }
     Ok(ConfigDrive(drive.to_string().into_bytes()))
 }
@@ -220,35 +302,58 @@ fn config_drive(request: &Request, drive: &Value) -> Result<ConfigDrive, Fault> 
 const DISALLOWED: [&str; 1] = ["vendor.send_raw"];
 
 fn steps(key: &str, value: &Value) -> Result<Vec<StepSpec>, Fault> {
-    let Value::Array(items) = value else { return Err(Fault::bad_request(format!("{key}: must be a list"))) };
+    let Value::Array(items) = value else {
+        return Err(Fault::bad_request(format!("{key}: must be a list")));
+    };
     if items.is_empty() && key != "deploy_steps" {
         return Err(Fault::bad_request(format!("{key}: must not be empty")));
     }
     items
         .iter()
         .enumerate()
-        .map(|(at, item)| step(key, item).map_err(|problem| Fault::bad_request(format!("{key}[{at}]{problem}"))))
+        .map(|(at, item)| {
+            step(key, item).map_err(|problem| Fault::bad_request(format!("{key}[{at}]{problem}")))
+        })
         .collect()
 }
 
 fn step(key: &str, item: &Value) -> Result<StepSpec, String> {
-    const KEYS: [&str; 7] =
-        ["interface", "step", "args", "priority", "order", "execute_on_child_nodes", "limit_child_node_execution"];
-    let Value::Object(item) = item else { return Err(": must be an object".into()) };
+    const KEYS: [&str; 7] = [
+        "interface",
+        "step",
+        "args",
+        "priority",
+        "order",
+        "execute_on_child_nodes",
+        "limit_child_node_execution",
+    ];
+    let Value::Object(item) = item else {
+        return Err(": must be an object".into());
+    };
     let deploy = key == "deploy_steps";
-    if let Some(unknown) = item.keys().find(|name| !KEYS.contains(&name.as_str()) || (!deploy && *name == "priority")) {
+    if let Some(unknown) = item
+        .keys()
+        .find(|name| !KEYS.contains(&name.as_str()) || (!deploy && *name == "priority"))
+    {
         return Err(format!(": unexpected property {}", quoted(unknown)));
     }
-    if let Some(missing) = ["args", "priority"].into_iter().find(|name| deploy && !item.contains_key(*name)) {
+    if let Some(missing) = ["args", "priority"]
+        .into_iter()
+        .find(|name| deploy && !item.contains_key(*name))
+    {
         return Err(format!(": {missing} is required"));
     }
     let interface = match item.get("interface") {
         None => return Err(": interface is required".into()),
         Some(value) => serde_json::from_value::<Interface>(value.clone()).map_err(|_| {
-            ".interface: must be one of bios, deploy, firmware, management, power, raid, vendor".to_owned()
+            ".interface: must be one of bios, deploy, firmware, management, power, raid, vendor"
+                .to_owned()
         })?,
     };
-    let name = item.get("step").and_then(Value::as_str).filter(|name| !name.is_empty() && name.len() <= 255);
+    let name = item
+        .get("step")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty() && name.len() <= 255);
     let name = name.ok_or(".step: must be a text")?;
     let args = match item.get("args") {
         None => Object::new(),
@@ -257,9 +362,16 @@ fn step(key: &str, item: &Value) -> Result<StepSpec, String> {
     };
     let priority = match item.get("priority") {
         None => 0,
-        Some(value) => value.as_u64().and_then(|value| u32::try_from(value).ok()).ok_or(".priority: must be a number, at least 0")?,
+        Some(value) => value
+            .as_u64()
+            .and_then(|value| u32::try_from(value).ok())
+            .ok_or(".priority: must be a number, at least 0")?,
     };
-    let step = StepSpec { args, abortable: true, ..StepSpec::new(interface, name, priority, Runner::Service) };
+    let step = StepSpec {
+        args,
+        abortable: true,
+        ..StepSpec::new(interface, name, priority, Runner::Service)
+    };
     if DISALLOWED.contains(&step.to_string().as_str()) {
         return Err(format!(": the step {step} is not allowed here"));
     }

@@ -11,8 +11,19 @@ use crate::api::request::{Reply, Request};
 use crate::api::value::quoted;
 use crate::record::{BootMode, Errand, Node, Object, PowerTarget};
 
-pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&str]) -> Result<Reply, Fault> {
-    let since = |since: u16| if request.version.0 < since { Err(Fault::no_such_path()) } else { Ok(()) };
+pub async fn route(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    path: &[&str],
+) -> Result<Reply, Fault> {
+    let since = |since: u16| {
+        if request.version.0 < since {
+            Err(Fault::no_such_path())
+        } else {
+            Ok(())
+        }
+    };
     match (path, &request.method) {
         ([], &Method::GET) => show(service, request, ident),
         (["provision"], &Method::PUT) => provision::provision(service, request, ident).await,
@@ -31,7 +42,9 @@ pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&s
         }
         (["console"], &Method::GET) => {
             let node = super::find(service, request, ident)?;
-            Ok(Reply::ok(&json!({"console_enabled": node.console_enabled, "console_info": null})))
+            Ok(Reply::ok(
+                &json!({"console_enabled": node.console_enabled, "console_info": null}),
+            ))
         }
         (["console"], &Method::PUT) => console(service, request, ident).await,
         ([] | ["provision" | "power" | "raid" | "boot_mode" | "secure_boot" | "console"], _) => {
@@ -70,7 +83,10 @@ fn show(service: &Service, request: &Request, ident: &str) -> Result<Reply, Faul
 /// The answer to a request whose work goes on: where to look for how it goes.
 pub fn accepted(request: &Request, ident: &str) -> Reply {
     let ident = crate::api::request::escape(ident);
-    Reply { location: Some(format!("{}/v1/nodes/{ident}/states", request.base)), ..Reply::accepted() }
+    Reply {
+        location: Some(format!("{}/v1/nodes/{ident}/states", request.base)),
+        ..Reply::accepted()
+    }
 }
 
 async fn power(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
@@ -78,16 +94,33 @@ async fn power(service: &Service, request: &Request, ident: &str) -> Result<Repl
     let words = PowerTarget::ALL.map(PowerTarget::as_str).join(", ");
     let text = body.get("target").and_then(Value::as_str);
     let target = text
-        .and_then(|text| PowerTarget::ALL.into_iter().find(|target| target.as_str() == text))
-        .ok_or_else(|| Fault::bad_request(format!("target: {} is not a power state; there are {words}", quoted(text.unwrap_or_default()))))?;
-    request.version.needs(target.since(), &format!("Power state {:?}", target.as_str()))?;
+        .and_then(|text| {
+            PowerTarget::ALL
+                .into_iter()
+                .find(|target| target.as_str() == text)
+        })
+        .ok_or_else(|| {
+            Fault::bad_request(format!(
+                "target: {} is not a power state; there are {words}",
+                quoted(text.unwrap_or_default())
+            ))
+        })?;
+    request.version.needs(
+        target.since(),
+        &format!("Power state {:?}", target.as_str()),
+    )?;
     let timeout = match body.get("timeout") {
         None | Some(Value::Null) => None,
         Some(value) => {
             request.version.needs(27, "Property \"timeout\"")?;
-            Some(value.as_u64().filter(|seconds| (1..=86_400).contains(seconds)).ok_or_else(|| {
-                Fault::bad_request("timeout: must be a number of seconds, at least 1")
-            })?)
+            Some(
+                value
+                    .as_u64()
+                    .filter(|seconds| (1..=86_400).contains(seconds))
+                    .ok_or_else(|| {
+                        Fault::bad_request("timeout: must be a number of seconds, at least 1")
+                    })?,
+            )
         }
     };
     super::change(service, request, ident, |node| {
@@ -130,10 +163,18 @@ async fn secure_boot(service: &Service, request: &Request, ident: &str) -> Resul
 }
 
 /// Firmware settings are changed only while nothing else goes on.
-async fn errand(service: &Service, request: &Request, ident: &str, errand: Errand) -> Result<Reply, Fault> {
+async fn errand(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    errand: Errand,
+) -> Result<Reply, Fault> {
     super::change(service, request, ident, |node| {
         if node.life.target.is_some() {
-            return Err(Fault::conflict(format!("Node {} is in state {}, which is not a stable one.", node.uuid, node.life.state)));
+            return Err(Fault::conflict(format!(
+                "Node {} is in state {}, which is not a stable one.",
+                node.uuid, node.life.state
+            )));
         }
         node.errand = Some(errand);
         node.life.last_error = None;
@@ -150,14 +191,23 @@ async fn console(service: &Service, request: &Request, ident: &str) -> Result<Re
     };
     super::change(service, request, ident, |node| {
         if node.interfaces.console == "no-console" {
-            return Err(Fault::bad_request("The node's console interface is no-console."));
+            return Err(Fault::bad_request(
+                "The node's console interface is no-console.",
+            ));
         }
         node.console_enabled = enabled;
         Ok(())
     })
     .await?;
-    let location = format!("{}/v1/nodes/{}/states/console", request.base, crate::api::request::escape(ident));
-    Ok(Reply { location: Some(location), ..Reply::accepted() })
+    let location = format!(
+        "{}/v1/nodes/{}/states/console",
+        request.base,
+        crate::api::request::escape(ident)
+    );
+    Ok(Reply {
+        location: Some(location),
+        ..Reply::accepted()
+    })
 }
 
 const LEVELS: [&str; 9] = ["0", "1", "2", "5", "6", "1+0", "5+0", "6+0", "JBOD"];
@@ -165,9 +215,12 @@ const LEVELS: [&str; 9] = ["0", "1", "2", "5", "6", "1+0", "5+0", "6+0", "JBOD"]
 async fn raid(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
     let body = request.object(&["logical_disks"])?;
     if let Some(disks) = body.get("logical_disks") {
-        let Value::Array(disks) = disks else { return Err(Fault::bad_request("logical_disks: must be a list")) };
+        let Value::Array(disks) = disks else {
+            return Err(Fault::bad_request("logical_disks: must be a list"));
+        };
         for (at, disk) in disks.iter().enumerate() {
-            logical_disk(disk).map_err(|problem| Fault::bad_request(format!("logical_disks[{at}]{problem}")))?;
+            logical_disk(disk)
+                .map_err(|problem| Fault::bad_request(format!("logical_disks[{at}]{problem}")))?;
         }
     }
     super::change(service, request, ident, |node| {
@@ -183,19 +236,37 @@ async fn raid(service: &Service, request: &Request, ident: &str) -> Result<Reply
 
 fn logical_disk(disk: &Value) -> Result<(), String> {
     const KEYS: [&str; 10] = [
-        "size_gb", "raid_level", "volume_name", "is_root_volume", "share_physical_disks", "disk_type", "interface_type",
-        "number_of_physical_disks", "controller", "physical_disks",
+        "size_gb",
+        "raid_level",
+        "volume_name",
+        "is_root_volume",
+        "share_physical_disks",
+        "disk_type",
+        "interface_type",
+        "number_of_physical_disks",
+        "controller",
+        "physical_disks",
     ];
-    let Value::Object(disk) = disk else { return Err(": must be an object".into()) };
+    let Value::Object(disk) = disk else {
+        return Err(": must be an object".into());
+    };
     if let Some(key) = disk.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(format!(": unexpected property {}; there are {}", quoted(key), KEYS.join(", ")));
+        return Err(format!(
+            ": unexpected property {}; there are {}",
+            quoted(key),
+            KEYS.join(", ")
+        ));
     }
     match disk.get("size_gb") {
         Some(Value::String(text)) if text == "MAX" => {}
         Some(Value::Number(size)) if size.as_f64().is_some_and(|size| size > 0.0) => {}
         _ => return Err(".size_gb: must be a positive number or MAX".into()),
     }
-    if !disk.get("raid_level").and_then(Value::as_str).is_some_and(|level| LEVELS.contains(&level)) {
+    if !disk
+        .get("raid_level")
+        .and_then(Value::as_str)
+        .is_some_and(|level| LEVELS.contains(&level))
+    {
         return Err(format!(".raid_level: must be one of {}", LEVELS.join(", ")));
     }
     Ok(())

@@ -11,7 +11,12 @@ use crate::api::value::{quoted, texts};
 /// Ironic's limit for one node.
 const MOST: usize = 50;
 
-pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&str]) -> Result<Reply, Fault> {
+pub async fn route(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    path: &[&str],
+) -> Result<Reply, Fault> {
     match (path, &request.method) {
         ([], &Method::GET) => {
             let node = super::find(service, request, ident)?;
@@ -42,7 +47,9 @@ pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&s
         ([name], &Method::DELETE) => {
             set(service, request, ident, |traits| {
                 let at = traits.iter().position(|have| have == name);
-                let at = at.ok_or_else(|| Fault::not_found(format!("The node has no trait {}.", quoted(name))))?;
+                let at = at.ok_or_else(|| {
+                    Fault::not_found(format!("The node has no trait {}.", quoted(name)))
+                })?;
                 traits.remove(at);
                 Ok(())
             })
@@ -64,7 +71,9 @@ async fn set(
         node.traits.sort();
         node.traits.dedup();
         if node.traits.len() > MOST {
-            return Err(Fault::bad_request(format!("A node has no more than {MOST} traits.")));
+            return Err(Fault::bad_request(format!(
+                "A node has no more than {MOST} traits."
+            )));
         }
         Ok(())
     })
@@ -74,13 +83,28 @@ async fn set(
 
 /// Standard traits begin with the kind of thing they are about; a site's own with `CUSTOM_`.
 pub fn check(name: &str) -> Result<(), Fault> {
-    const STANDARD: [&str; 6] = ["HW_", "COMPUTE_", "MISC_", "OWNER_", "STORAGE_", "HYPERVISOR_"];
-    let rest = STANDARD.iter().chain(&["CUSTOM_"]).find_map(|prefix| name.strip_prefix(prefix));
+    const STANDARD: [&str; 6] = [
+        "HW_",
+        "COMPUTE_",
+        "MISC_",
+        "OWNER_",
+        "STORAGE_",
+        "HYPERVISOR_",
+    ];
+    let rest = STANDARD
+        .iter()
+        .chain(&["CUSTOM_"])
+        .find_map(|prefix| name.strip_prefix(prefix));
     let good = rest.is_some_and(|rest| !rest.is_empty())
         && name.len() <= 255
-        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     if good {
         return Ok(());
     }
-    Err(Fault::bad_request(format!("{} is not a trait: write CUSTOM_ and capital letters, digits and _", quoted(name))))
+    Err(Fault::bad_request(format!(
+        "{} is not a trait: write CUSTOM_ and capital letters, digits and _",
+        quoted(name)
+    )))
 }

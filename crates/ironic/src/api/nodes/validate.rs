@@ -26,8 +26,12 @@ const CHECKED: [(&str, u16); 12] = [
 
 pub fn by_query(service: &Service, request: &Request) -> Result<Reply, Fault> {
     request.query.only(&["node_uuid", "node"])?;
-    let ident = request.query.get("node_uuid").or_else(|| request.query.get("node"));
-    let ident = ident.ok_or_else(|| Fault::bad_request("The argument node or node_uuid is needed."))?;
+    let ident = request
+        .query
+        .get("node_uuid")
+        .or_else(|| request.query.get("node"));
+    let ident =
+        ident.ok_or_else(|| Fault::bad_request("The argument node or node_uuid is needed."))?;
     validate(service, request, ident)
 }
 
@@ -40,7 +44,10 @@ pub fn validate(service: &Service, request: &Request, ident: &str) -> Result<Rep
         if request.version.0 < since {
             continue;
         }
-        let name = chosen.iter().find(|(kind, _)| *kind == interface).map_or("", |(_, name)| name);
+        let name = chosen
+            .iter()
+            .find(|(kind, _)| *kind == interface)
+            .map_or("", |(_, name)| name);
         let enabled = hardware.is_some_and(|hardware| hardware.enabled(interface).contains(&name));
         let result = if name.starts_with("no-") {
             json!({"result": null, "reason": format!("not supported: the interface is {name}")})

@@ -9,7 +9,12 @@ use crate::api::request::{Reply, Request};
 use crate::api::value::quoted;
 use crate::record::Vif;
 
-pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&str]) -> Result<Reply, Fault> {
+pub async fn route(
+    service: &Service,
+    request: &Request,
+    ident: &str,
+    path: &[&str],
+) -> Result<Reply, Fault> {
     match (path, &request.method) {
         ([], &Method::GET) => {
             let node = super::find(service, request, ident)?;
@@ -19,7 +24,9 @@ pub async fn route(service: &Service, request: &Request, ident: &str, path: &[&s
         ([id], &Method::DELETE) => {
             super::change(service, request, ident, |node| {
                 let at = node.vifs.iter().position(|vif| vif.id == *id);
-                let at = at.ok_or_else(|| Fault::bad_request(format!("VIF {} is not attached to the node.", quoted(id))))?;
+                let at = at.ok_or_else(|| {
+                    Fault::bad_request(format!("VIF {} is not attached to the node.", quoted(id)))
+                })?;
                 node.vifs.remove(at);
                 Ok(())
             })
@@ -35,9 +42,13 @@ async fn attach(service: &Service, request: &Request, ident: &str) -> Result<Rep
     let Value::Object(mut body) = request.json()? else {
         return Err(Fault::bad_request("The body must be a JSON object."));
     };
-    let Some(Value::String(id)) = body.remove("id") else { return Err(Fault::bad_request("id: must be a text")) };
+    let Some(Value::String(id)) = body.remove("id") else {
+        return Err(Fault::bad_request("id: must be a text"));
+    };
     if id.is_empty() || id.len() > 255 || id.contains('/') {
-        return Err(Fault::bad_request("id: must be a text of at most 255 characters without a slash"));
+        return Err(Fault::bad_request(
+            "id: must be a text of at most 255 characters without a slash",
+        ));
     }
     for key in ["port_uuid", "portgroup_uuid"] {
         if body.contains_key(key) {
@@ -45,11 +56,16 @@ async fn attach(service: &Service, request: &Request, ident: &str) -> Result<Rep
         }
     }
     if body.contains_key("port_uuid") && body.contains_key("portgroup_uuid") {
-        return Err(Fault::bad_request("Either port_uuid or portgroup_uuid can be given, not both."));
+        return Err(Fault::bad_request(
+            "Either port_uuid or portgroup_uuid can be given, not both.",
+        ));
     }
     super::change(service, request, ident, |node| {
         if node.vifs.iter().any(|vif| vif.id == id) {
-            return Err(Fault::conflict(format!("VIF {} is attached already.", quoted(&id))));
+            return Err(Fault::conflict(format!(
+                "VIF {} is attached already.",
+                quoted(&id)
+            )));
         }
         node.vifs.push(Vif { id, rest: body });
         Ok(())

@@ -41,7 +41,11 @@ impl Answer {
         let outer = self.json();
         assert_eq!(outer.as_object().unwrap().len(), 1, "{outer}");
         let inner: Value = serde_json::from_str(outer["error_message"].as_str().unwrap()).unwrap();
-        let code = if self.status.is_server_error() { "Server" } else { "Client" };
+        let code = if self.status.is_server_error() {
+            "Server"
+        } else {
+            "Client"
+        };
         assert_eq!(inner["faultcode"], code, "{inner}");
         assert_eq!(inner["debuginfo"], Value::Null);
         assert_eq!(inner.as_object().unwrap().len(), 3, "{inner}");
@@ -63,20 +67,31 @@ impl Api {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::parse(settings, "test".as_ref()).unwrap();
         config.state = dir.path().join("ironic.redb");
-        Self { server: Server::start(&config).await.unwrap(), _dir: dir }
+        Self {
+            server: Server::start(&config).await.unwrap(),
+            _dir: dir,
+        }
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {
         let answer = self.server.router().oneshot(request).await.unwrap();
         let (parts, body) = answer.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Answer { status: parts.status, headers: parts.headers, text }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text,
+        }
     }
 
     /// `call` is a method and a path: `GET /v1/nodes`.
     pub async fn at(&self, version: &str, call: &str, body: Value) -> Answer {
         let (method, path) = call.split_once(' ').unwrap();
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string())
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -102,12 +117,20 @@ impl Api {
 
     /// Asks a verb of a node and waits until it has reached a state.
     pub async fn verb(&self, node: &str, verb: &str, state: &str) {
-        self.call(&format!("PUT /v1/nodes/{node}/states/provision"), json!({"target": verb})).await.is(202);
+        self.call(
+            &format!("PUT /v1/nodes/{node}/states/provision"),
+            json!({"target": verb}),
+        )
+        .await
+        .is(202);
         self.reaches(node, state).await;
     }
 
     pub async fn reaches(&self, node: &str, state: &str) {
-        self.until(node, |node| node["provision_state"] == state && node["reservation"].is_null()).await;
+        self.until(node, |node| {
+            node["provision_state"] == state && node["reservation"].is_null()
+        })
+        .await;
     }
 
     /// Waits for something to be true of a node.
@@ -118,7 +141,10 @@ impl Api {
             if wanted(&seen) {
                 return seen;
             }
-            assert!(Instant::now() < deadline, "it never came; last seen: {seen:#}");
+            assert!(
+                Instant::now() < deadline,
+                "it never came; last seen: {seen:#}"
+            );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
