@@ -175,8 +175,7 @@ fn raw(options: &Options) -> io::Result<socket2::Socket> {
         IpAddr::V4(_) => Domain::IPV4,
         IpAddr::V6(_) => Domain::IPV6,
     };
-    let socket =
-        socket2::Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::from(VRRP)))?;
+    let socket = socket2::Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::from(VRRP)))?;
     socket.bind_device(Some(options.link.as_bytes()))?;
     Ok(socket)
 }
@@ -233,7 +232,8 @@ fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<Ipv6Add
     }
     let source = (i32::from(from.ss_family) == libc::AF_INET6).then(|| {
         // SAFETY: the family says that it is a sockaddr_in6, for which sockaddr_storage has room.
-        let from: libc::sockaddr_in6 = unsafe { (&raw const from).cast::<libc::sockaddr_in6>().read() };
+        let from: libc::sockaddr_in6 =
+            unsafe { (&raw const from).cast::<libc::sockaddr_in6>().read() };
         Ipv6Addr::from(from.sin6_addr.s6_addr)
     });
     Ok((len as usize, source, control(&message)))
@@ -246,9 +246,8 @@ fn control(message: &libc::msghdr) -> Control {
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
-            let holds = |size: usize| {
-                (*header).cmsg_len as usize >= libc::CMSG_LEN(size as u32) as usize
-            };
+            let holds =
+                |size: usize| (*header).cmsg_len as usize >= libc::CMSG_LEN(size as u32) as usize;
             let data = libc::CMSG_DATA(header);
             match ((*header).cmsg_level, (*header).cmsg_type) {
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)
@@ -291,7 +290,9 @@ mod tests {
 
     #[test]
     fn an_ipv4_header_with_options_is_taken_off() {
-        let mut packet = vec![0x46, 0xc0, 0, 26, 0, 0, 0, 0, 255, 112, 0, 0, 192, 0, 2, 1, 224, 0, 0, 18];
+        let mut packet = vec![
+            0x46, 0xc0, 0, 26, 0, 0, 0, 0, 255, 112, 0, 0, 192, 0, 2, 1, 224, 0, 0, 18,
+        ];
         packet.extend([1, 1, 1, 1, 0x31, 7, 0, 0, 0]); // options, message, padding
         let received = ipv4(&packet).unwrap();
         assert_eq!((received.ttl, received.message), (255, &[0x31, 7][..]));

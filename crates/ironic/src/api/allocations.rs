@@ -205,12 +205,11 @@ async fn create(service: &Service, request: &Request) -> Result<Reply, Fault> {
                 None => best(tables, &wish),
             };
             let mut changes: Vec<Change> = Vec::new();
-            match matched {
-                Some(node) => changes.push(bind(&mut wish, &node, service).into()),
-                None => {
-                    wish.state = AllocationState::Error;
-                    wish.last_error = Some(no_match(&wish));
-                }
+            if let Some(node) = matched {
+                changes.push(bind(&mut wish, &node, service).into());
+            } else {
+                wish.state = AllocationState::Error;
+                wish.last_error = Some(no_match(&wish));
             }
             changes.push(wish.into());
             Ok::<_, Fault>((changes, ()))

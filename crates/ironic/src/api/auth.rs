@@ -49,7 +49,7 @@ impl Users {
         {
             match line.trim().split_once(':') {
                 Some((user, hash)) if !user.is_empty() && is_bcrypt(hash) => {
-                    _ = hashes.insert(user.to_owned(), hash.to_owned())
+                    hashes.insert(user.to_owned(), hash.to_owned());
                 }
                 _ => problems.push(format!(
                     "line {}: must be a user, a colon and a bcrypt hash ($2y$, $2a$ or $2b$)",

@@ -1,5 +1,6 @@
 //! Lists: fields, sorting, pages.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
@@ -134,7 +135,7 @@ fn next(request: &Request, scope: &Scope<'_>, limit: usize, last: Uuid) -> Strin
         .pairs()
         .filter(|(key, _)| !["limit", "marker"].contains(key))
     {
-        address.push_str(&format!("&{}={}", escape(key), escape(value)));
+        _ = write!(address, "&{}={}", escape(key), escape(value));
     }
     address
 }

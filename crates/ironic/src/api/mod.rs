@@ -8,12 +8,15 @@
 //! kind of object adds only what is its own.
 
 mod allocations;
+mod answer;
 mod auth;
+mod body;
 mod cell;
 mod collection;
 mod drivers;
 mod fault;
 mod field;
+mod health;
 mod nodes;
 mod patch;
 mod portgroups;
@@ -32,11 +35,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
-use uuid::Uuid;
+use axum::http::{Method, Response};
 
+use answer::{finish, plain, refused};
 pub use auth::{Auth, Users};
 pub use cell::Stamp;
 use fault::Fault;
@@ -111,7 +112,7 @@ async fn handle(
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
-    if let Some(answer) = health(&service, path) {
+    if let Some(answer) = health::answer(&service, path) {
         return answer;
     }
     let version = match Version::negotiate(&parts.headers) {
@@ -144,7 +145,7 @@ async fn handle(
     {
         return refused(&refusal);
     }
-    let body = match read(body, limit(&elements)).await {
+    let body = match body::read(body, body::limit(&elements)).await {
         Ok(body) => body,
         Err(fault) => return plain(&fault, version),
     };
@@ -226,7 +227,7 @@ async fn route(service: &Service, request: &Request) -> Result<Reply, Fault> {
         ["chassis", rest @ ..] => volume::empty(request, "chassis", rest),
         ["shards"] => {
             since(82)?;
-            shards(service)
+            Ok(volume::shards(service))
         }
         ["events"] if request.method == Method::POST => {
             since(54)?;
@@ -257,71 +258,8 @@ fn agents_may_call(service: &Service) -> Result<(), Fault> {
     ))
 }
 
-fn shards(service: &Service) -> Result<Reply, Fault> {
-    let mut counts = std::collections::BTreeMap::<String, usize>::new();
-    for shard in service
-        .store
-        .read()
-        .nodes
-        .all()
-        .filter_map(|node| node.shard.clone())
-    {
-        *counts.entry(shard).or_default() += 1;
-    }
-    let shards: Vec<_> = counts
-        .into_iter()
-        .map(|(name, count)| serde_json::json!({"name": name, "count": count}))
-        .collect();
-    Ok(Reply::ok(&serde_json::json!({"shards": shards})))
-}
-
 fn check_trait(name: &str) -> Result<(), Fault> {
     nodes::check_trait(name)
-}
-
-/// Answers for whoever watches over the service; outside of versions and authentication.
-fn health(service: &Service, path: &str) -> Option<Response<Body>> {
-    let text = |status: StatusCode, text: String| {
-        let mut answer = Response::new(Body::from(text));
-        *answer.status_mut() = status;
-        answer.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("text/plain; charset=utf-8"),
-        );
-        answer
-    };
-    match path {
-        "/healthz" | "/healthcheck" => Some(text(StatusCode::OK, "ok\n".into())),
-        "/readyz" if service.store.healthy() => Some(text(StatusCode::OK, "ok\n".into())),
-        "/readyz" => Some(text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the store cannot be written\n".into(),
-        )),
-        "/metrics" => Some(text(StatusCode::OK, metrics(service))),
-        _ => None,
-    }
-}
-
-fn metrics(service: &Service) -> String {
-    let tables = service.store.read();
-    let mut states = std::collections::BTreeMap::<&str, usize>::new();
-    for node in tables.nodes.all() {
-        *states.entry(node.life.state.as_str()).or_default() += 1;
-    }
-    let mut text =
-        "# HELP ironic_nodes Nodes by provision state.\n# TYPE ironic_nodes gauge\n".to_owned();
-    for (state, count) in states {
-        text.push_str(&format!("ironic_nodes{{state=\"{state}\"}} {count}\n"));
-    }
-    text.push_str("# HELP ironic_ports Ports of all nodes.\n# TYPE ironic_ports gauge\n");
-    text.push_str(&format!("ironic_ports {}\n", tables.ports.len()));
-    text.push_str("# HELP ironic_store_writable Whether the disk takes what is written.\n# TYPE ironic_store_writable gauge\n");
-    drop(tables);
-    text.push_str(&format!(
-        "ironic_store_writable {}\n",
-        u8::from(service.store.healthy())
-    ));
-    text
 }
 
 /// The elements of a path; nothing where it cannot be decoded.
@@ -337,138 +275,6 @@ fn open(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(
         path.as_slice(),
-        [] | ["lookup"] | ["heartbeat", _] | ["continue_inspection"]
+        [] | ["lookup" | "continue_inspection"] | ["heartbeat", _]
     )
-}
-
-/// How large a body may be: config drives and inventories are larger than the rest.
-fn limit(path: &[String]) -> usize {
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    match path.as_slice() {
-        ["nodes", _, "states", "provision"] => 64 << 20,
-        ["continue_inspection"] => 16 << 20,
-        _ => 1 << 20,
-    }
-}
-
-/// How deep JSON may be nested, and how long a client may take to send it.
-const DEPTH: usize = 25;
-const BODY_TIME: std::time::Duration = std::time::Duration::from_secs(60);
-
-async fn read(body: Body, limit: usize) -> Result<Bytes, Fault> {
-    let read = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await;
-    let read = read.map_err(|_| {
-        Fault::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "The body took too long to arrive.",
-        )
-    })?;
-    let body = match read {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            return Err(Fault::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("The body is larger than {limit} bytes."),
-            ));
-        }
-        Err(_) => return Err(Fault::bad_request("The body did not arrive whole.")),
-    };
-    if too_deep(&body) {
-        return Err(Fault::bad_request(format!(
-            "The body is nested deeper than {DEPTH} levels."
-        )));
-    }
-    Ok(body)
-}
-
-/// Counts brackets outside of texts, so that a parser is never given what could exhaust it.
-fn too_deep(body: &[u8]) -> bool {
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    for byte in body {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'{' | b'[' if !in_text => {
-                depth += 1;
-                if depth > DEPTH {
-                    return true;
-                }
-            }
-            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    false
-}
-
-fn finish(result: Result<Reply, Fault>, version: Option<Version>) -> Response<Body> {
-    let (status, body, location) = match result {
-        Ok(Reply {
-            status,
-            body,
-            location,
-        }) => (status, body, location),
-        Err(fault) => {
-            if fault.status().is_server_error() {
-                tracing::warn!(
-                    status = fault.status().as_u16(),
-                    text = fault.text(),
-                    "request failed"
-                );
-            }
-            (fault.status(), Some(fault.body()), None)
-        }
-    };
-    let refused = status == StatusCode::NOT_ACCEPTABLE;
-    let mut answer = answer(status, body, version.filter(|_| !refused));
-    if let Some(location) = location.and_then(|location| HeaderValue::try_from(location).ok()) {
-        answer.headers_mut().insert(header::LOCATION, location);
-    }
-    answer
-}
-
-/// A guard's refusal is the bare document, not the text inside another.
-fn plain(fault: &Fault, version: Version) -> Response<Body> {
-    answer(
-        fault.status(),
-        Some(fault.document().to_string().into_bytes()),
-        Some(version),
-    )
-}
-
-fn refused(refusal: &auth::Refusal) -> Response<Body> {
-    let mut answer = answer(refusal.status, Some(refusal.body()), None);
-    if refusal.status == StatusCode::UNAUTHORIZED {
-        let realm = HeaderValue::from_static("Basic realm=\"Baremetal API\"");
-        answer.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
-    }
-    answer
-}
-
-fn answer(status: StatusCode, body: Option<Vec<u8>>, version: Option<Version>) -> Response<Body> {
-    let has_body = body.is_some();
-    let mut answer = Response::new(body.map_or_else(Body::empty, Body::from));
-    *answer.status_mut() = status;
-    let headers: &mut HeaderMap = answer.headers_mut();
-    if has_body {
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        );
-    }
-    version::announce(headers, version);
-    let id = HeaderValue::try_from(format!("req-{}", Uuid::new_v4()))
-        .expect("hexadecimal digits and dashes");
-    if version.is_some_and(|version| version.0 >= 107) {
-        headers.insert("x-openstack-request-id", id.clone());
-    }
-    headers.insert("openstack-request-id", id);
-    headers.insert(
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static(
-            "X-OpenStack-Ironic-API-Version, X-OpenStack-Ironic-API-Minimum-Version, X-OpenStack-Ironic-API-Maximum-Version",
-        ),
-    );
-    answer
 }

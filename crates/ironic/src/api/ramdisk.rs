@@ -298,13 +298,10 @@ pub async fn continue_inspection(service: &Service, request: &Request) -> Result
                 .map_err(|_| Fault::bad_request("node_uuid: is not a uuid"))?,
         ),
     };
-    let body = match request.json()? {
-        Value::Object(body) => body,
-        _ => {
-            return Err(Fault::bad_request(
-                "The inspection data must be a JSON object.",
-            ));
-        }
+    let Value::Object(body) = request.json()? else {
+        return Err(Fault::bad_request(
+            "The inspection data must be a JSON object.",
+        ));
     };
     let macs = reported(&body)?;
     let uuid = service

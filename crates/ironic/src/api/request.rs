@@ -1,5 +1,7 @@
 //! A request, taken apart, and its answer.
 
+use std::fmt::Write as _;
+
 use axum::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
 use serde::Serialize;
@@ -159,7 +161,7 @@ pub fn escape(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~,:".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            _ = write!(out, "%{byte:02X}");
         }
     }
     out

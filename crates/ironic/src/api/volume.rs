@@ -3,6 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
+use super::Service;
 use super::fault::Fault;
 use super::field::links;
 use super::request::{Reply, Request};
@@ -37,4 +38,23 @@ pub fn empty(request: &Request, kind: &str, path: &[&str]) -> Result<Reply, Faul
         ))),
         _ => Err(Fault::method_not_allowed()),
     }
+}
+
+/// `/v1/shards`: how many nodes each has.
+pub fn shards(service: &Service) -> Reply {
+    let mut counts = std::collections::BTreeMap::<String, usize>::new();
+    for shard in service
+        .store
+        .read()
+        .nodes
+        .all()
+        .filter_map(|node| node.shard.clone())
+    {
+        *counts.entry(shard).or_default() += 1;
+    }
+    let shards: Vec<Value> = counts
+        .into_iter()
+        .map(|(name, count)| json!({"name": name, "count": count}))
+        .collect();
+    Reply::ok(&json!({"shards": shards}))
 }

@@ -99,7 +99,7 @@ impl Conductor {
                 }
                 Ok::<_, store::Error>((vec![node.into()], ()))
             });
-            noted.await.map_err(trouble)?;
+            noted.await.map_err(|error| trouble(&error))?;
         }
         let report = match (&work, self.driver(&node.driver)) {
             (Work::RecordInventory, _) => return self.record_inventory(node, work).await,
@@ -133,7 +133,7 @@ impl Conductor {
         let sent = self
             .store
             .document(&inspection::sent_key(node.uuid))
-            .map_err(trouble)?;
+            .map_err(|error| trouble(&error))?;
         self.change(node.uuid, move |node, tables| {
             let (outcome, changes) = match sent {
                 Some(sent) => inspection::record(node, tables, &sent),
@@ -196,7 +196,7 @@ impl Conductor {
             changes.push(Record::from(node).into());
             Ok::<_, store::Error>((changes, ()))
         });
-        changed.await.map_err(trouble)
+        changed.await.map_err(|error| trouble(&error))
     }
 
     /// Everything up to the next thing that has to be done in the world.
@@ -269,7 +269,7 @@ fn record(timers: &lifecycle::node::Timers, node: &mut Node, work: &Work, outcom
 fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
     match work {
         Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent => {
-            node.forget_agent()
+            node.forget_agent();
         }
         Work::ReadFacts => {
             node.boot_mode = Some(node.hardware.boot_mode);
@@ -376,8 +376,8 @@ fn note(before: &Node, node: &mut Node, host: &str, now: Timestamp) {
             uuid: Uuid::new_v4(),
             created_at: now,
             severity: Severity::Error,
-            event_type: "provisioning".into(),
-            event: text,
+            about: "provisioning".into(),
+            text,
             conductor: host.to_owned(),
         });
     }

@@ -94,8 +94,11 @@ impl Fake {
             Work::RunStep(step) => self.step(step).await,
             Work::FetchSteps(_) => Report::of(Outcome::Steps(steps())),
             Work::StartInspection => self.simulate(node, Task::Inspect).await,
-            // Nothing to it without hardware.
-            Work::Validate(_)
+            // Nothing to it without hardware; or the conductor does it itself.
+            Work::ForgetAgent
+            | Work::RecordInventory
+            | Work::Unbind
+            | Work::Validate(_)
             | Work::RunVerifySteps
             | Work::ReadFacts
             | Work::PrepareBoot { .. }
@@ -104,8 +107,6 @@ impl Fake {
             | Work::CollectLogs
             | Work::Advance
             | Work::Move(_) => Report::done(),
-            // The conductor does these itself.
-            Work::ForgetAgent | Work::RecordInventory | Work::Unbind => Report::done(),
             // There is no agent on hardware that is not there.
             Work::CacheImage
             | Work::WriteImage(_)

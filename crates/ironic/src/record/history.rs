@@ -9,8 +9,9 @@ pub struct Event {
     pub uuid: Uuid,
     pub created_at: Timestamp,
     pub severity: Severity,
-    pub event_type: String,
-    pub event: String,
+    /// What it is about: `provisioning`.
+    pub about: String,
+    pub text: String,
     pub conductor: String,
 }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{Event, Object, Row, Vif};
 
 /// One node, with everything needed to go on with it after a restart.
+#[expect(clippy::struct_field_names, reason = "the API's own names")]
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Node {
     pub id: u64,

@@ -49,10 +49,10 @@ impl Tables {
                 Change::Remove(Record::Node(node)) => self.nodes.remove(node.id),
                 Change::Remove(Record::Port(port)) => self.ports.remove(port.id),
                 Change::Remove(Record::Portgroup(portgroup)) => {
-                    self.portgroups.remove(portgroup.id)
+                    self.portgroups.remove(portgroup.id);
                 }
                 Change::Remove(Record::Allocation(allocation)) => {
-                    self.allocations.remove(allocation.id)
+                    self.allocations.remove(allocation.id);
                 }
                 Change::PutDocument { .. } | Change::RemoveDocuments { .. } => {}
             }

@@ -23,6 +23,7 @@ pub(super) struct Job {
 }
 
 /// The disk did not take it. The log says why.
+#[derive(Clone, Copy)]
 pub(super) struct Failed;
 
 pub(super) struct Writer {
@@ -89,22 +90,17 @@ fn work(
         } else {
             commit(database, &jobs)
         };
-        match result {
-            Ok(()) => {
-                {
-                    let mut committed = committed.write().unwrap_or_else(PoisonError::into_inner);
-                    jobs.iter().for_each(|job| committed.apply(&job.changes));
-                }
-                for job in jobs {
-                    _ = job.done.send(Ok(()));
-                }
+        if result.is_ok() {
+            let mut committed = committed.write().unwrap_or_else(PoisonError::into_inner);
+            for job in &jobs {
+                committed.apply(&job.changes);
             }
-            Err(Failed) => {
-                broken.store(true, Ordering::Relaxed);
-                for job in jobs {
-                    _ = job.done.send(Err(Failed));
-                }
-            }
+        } else {
+            broken.store(true, Ordering::Relaxed);
+        }
+        for job in jobs {
+            // Whoever asked may have gone away.
+            _ = job.done.send(result);
         }
     }
 }
@@ -123,7 +119,7 @@ fn commit(database: &Database, jobs: &[Job]) -> Result<(), Failed> {
                     }
                     Change::Remove(record) => _ = records.remove(key(record).as_str())?,
                     Change::PutDocument { key, value } => {
-                        _ = documents.insert(key.as_str(), value.as_slice())?
+                        documents.insert(key.as_str(), value.as_slice())?;
                     }
                     Change::RemoveDocuments { prefix } => {
                         let mut gone = Vec::new();

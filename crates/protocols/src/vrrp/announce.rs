@@ -90,7 +90,10 @@ mod tests {
     fn a_gratuitous_arp_names_the_address_twice() {
         let frame = claim(MAC, "192.0.2.5".parse().unwrap());
         assert_eq!(frame.len(), 42);
-        assert_eq!((&frame[28..32], &frame[38..42]), (&[192, 0, 2, 5][..], &[192, 0, 2, 5][..]));
+        assert_eq!(
+            (&frame[28..32], &frame[38..42]),
+            (&[192, 0, 2, 5][..], &[192, 0, 2, 5][..])
+        );
         assert_eq!(claimed(&frame), Some((MAC, Ipv4Addr::new(192, 0, 2, 5))));
     }
 

@@ -248,7 +248,11 @@ fn check(header: Header, version: Version, message: &[u8]) -> Result<(), Refused
         (Version::V3, IpAddr::V4(_)) => plain || covered,
         (Version::V3, IpAddr::V6(_)) => covered,
     };
-    if right { Ok(()) } else { Err(Refused::Checksum) }
+    if right {
+        Ok(())
+    } else {
+        Err(Refused::Checksum)
+    }
 }
 
 /// RFC 8200, 8.1, and its elder for IPv4: both addresses, the length, the protocol.

@@ -198,9 +198,15 @@ impl Sim {
         let holder = settled[0];
         let willing = |node: &usize| self.nodes[*node].healthy && !self.nodes[*node].resigned;
         let best = (0..self.nodes.len()).filter(willing).max();
-        assert!(self.nodes[holder].healthy || best.is_none(), "{self}: sick holder {holder}");
+        assert!(
+            self.nodes[holder].healthy || best.is_none(),
+            "{self}: sick holder {holder}"
+        );
         let preempts = self.nodes[holder].config.preempt == Preempt::AtOnce;
-        assert!(!preempts || Some(holder) >= best, "{self}: {holder}, not {best:?}");
+        assert!(
+            !preempts || Some(holder) >= best,
+            "{self}: {holder}, not {best:?}"
+        );
         let changes = self.trace.len();
         self.advance(Duration::from_secs(1));
         assert_eq!(self.trace.len(), changes, "{self}: flapped in steady state");
@@ -224,12 +230,22 @@ impl Sim {
     }
 
     fn next(&self) -> Option<(Instant, Step)> {
-        let packet = self.queue.keys().next().map(|key| (key.0, Step::Deliver(*key)));
-        let nodes = self.nodes.iter().enumerate().filter_map(|(at, node)| match node.asleep_until {
-            Some(until) => Some((until, Step::Wake(at))),
-            None if node.running => node.router.wake_at().map(|time| (time, Step::Timer(at))),
-            None => None,
-        });
+        let packet = self
+            .queue
+            .keys()
+            .next()
+            .map(|key| (key.0, Step::Deliver(*key)));
+        let nodes =
+            self.nodes
+                .iter()
+                .enumerate()
+                .filter_map(|(at, node)| match node.asleep_until {
+                    Some(until) => Some((until, Step::Wake(at))),
+                    None if node.running => {
+                        node.router.wake_at().map(|time| (time, Step::Timer(at)))
+                    }
+                    None => None,
+                });
         nodes.chain(packet).min_by_key(|(at, _)| *at)
     }
 
@@ -247,7 +263,13 @@ impl Sim {
         }
         let advertisement = Advertisement::parse(arrival.header, &arrival.bytes).unwrap();
         let from = arrival.header.from;
-        self.give(arrival.to, Event::Heard { from, advertisement });
+        self.give(
+            arrival.to,
+            Event::Heard {
+                from,
+                advertisement,
+            },
+        );
     }
 
     fn give(&mut self, at: usize, event: Event) {
@@ -271,7 +293,8 @@ impl Sim {
                 Action::Probe | Action::Report(_) => {}
                 Action::Changed { from, to, why } => {
                     let millis = (self.now - self.start).as_millis();
-                    self.trace.push(format!("{millis} {at}: {from:?} -> {to:?} {why:?}"));
+                    self.trace
+                        .push(format!("{millis} {at}: {from:?} -> {to:?} {why:?}"));
                 }
             }
         }
@@ -295,8 +318,10 @@ impl Sim {
             let delay = Duration::from_micros(20 + self.roll(self.max_delay_us));
             self.sequence += 1;
             let bytes = bytes.clone();
-            self.queue
-                .insert((self.now + delay, self.sequence), Arrival { to, header, bytes });
+            self.queue.insert(
+                (self.now + delay, self.sequence),
+                Arrival { to, header, bytes },
+            );
         }
     }
 
@@ -357,7 +382,9 @@ impl Sim {
     }
 
     fn holders(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|at| self.nodes[*at].holds).collect()
+        (0..self.nodes.len())
+            .filter(|at| self.nodes[*at].holds)
+            .collect()
     }
 
     /// Two nodes that hear each other may both hold the address only for an election, even when packets

@@ -39,10 +39,10 @@ pub fn history(
         let here = format!("nodes/{}/history/{}", node.uuid, event.uuid);
         let mut shown = json!({
             "uuid": event.uuid, "created_at": Stamp(event.created_at).to_string(), "severity": event.severity.as_str(),
-            "event": shortened(&event.event), "links": links(&request.base, &here),
+            "event": shortened(&event.text), "links": links(&request.base, &here),
         });
         if full {
-            shown["event_type"] = json!(event.event_type);
+            shown["event_type"] = json!(event.about);
             shown["conductor"] = json!(event.conductor);
             shown["user"] = Value::Null;
         }

@@ -67,11 +67,14 @@ pub fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, F
     )
 }
 
+type Flag = fn(&Node) -> bool;
+type Text = fn(&Node) -> Option<&str>;
+
 /// The filters of a request.
 struct Wanted<'a> {
     state: Option<State>,
-    flags: [(Option<bool>, fn(&Node) -> bool); 4],
-    texts: Vec<(&'a str, fn(&Node) -> Option<&str>)>,
+    flags: [(Option<bool>, Flag); 4],
+    texts: Vec<(&'a str, Text)>,
     description: Option<&'a str>,
     project: Option<&'a str>,
     shards: Option<Vec<String>>,
@@ -108,7 +111,7 @@ impl<'a> Wanted<'a> {
             None => None,
             Some(ident) => Some(super::find(service, request, ident)?.uuid),
         };
-        let readers: [(&str, fn(&Node) -> Option<&str>); 9] = [
+        let readers: [(&str, Text); 9] = [
             ("instance_uuid", |n| n.instance_uuid.as_deref()),
             ("instance_name", |n| n.instance_name.as_deref()),
             ("driver", |n| Some(&n.driver)),

@@ -71,10 +71,8 @@ pub async fn route(
             set_light(service, request, ident).await
         }
         (
-            ["boot_device"]
+            ["boot_device" | "inject_nmi" | "indicators"]
             | ["boot_device", "supported"]
-            | ["inject_nmi"]
-            | ["indicators"]
             | ["indicators", "led@system"],
             _,
         ) => Err(Fault::method_not_allowed()),

@@ -61,7 +61,8 @@ async fn insert(service: &Service, request: &Request, ident: &str) -> Result<Rep
         image_url,
     });
     super::change(service, request, ident, |node| {
-        Ok(node.errand = Some(errand))
+        node.errand = Some(errand);
+        Ok(())
     })
     .await?;
     Ok(Reply::no_content())
@@ -73,7 +74,8 @@ async fn eject(service: &Service, request: &Request, ident: &str) -> Result<Repl
     device_types.iter().try_for_each(|kind| check(kind))?;
     let errand = Errand::Eject { device_types };
     super::change(service, request, ident, |node| {
-        Ok(node.errand = Some(errand))
+        node.errand = Some(errand);
+        Ok(())
     })
     .await?;
     Ok(Reply::no_content())

@@ -43,7 +43,13 @@ pub async fn route(
             })
             .await
         }
-        ([], &Method::DELETE) => set(service, request, ident, |traits| Ok(traits.clear())).await,
+        ([], &Method::DELETE) => {
+            set(service, request, ident, |traits| {
+                traits.clear();
+                Ok(())
+            })
+            .await
+        }
         ([name], &Method::DELETE) => {
             set(service, request, ident, |traits| {
                 let at = traits.iter().position(|have| have == name);

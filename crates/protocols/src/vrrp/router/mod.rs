@@ -34,7 +34,6 @@ enum State {
         until: Instant,
         /// Who the address answers from.
         claimed: Option<Mac>,
-        leader: Option<Leader>,
     },
     Backup {
         down_at: Instant,
@@ -42,7 +41,9 @@ enum State {
         patience: Patience,
     },
     /// Has spoken, and waits for a better answer.
-    Candidate { win_at: Instant },
+    Candidate {
+        win_at: Instant,
+    },
     Active {
         advertise_at: Instant,
         announce_at: Instant,
@@ -207,8 +208,12 @@ impl Router {
     /// Whom a backup follows.
     pub fn leader(&self) -> Option<Leader> {
         match self.state {
-            State::Listening { leader, .. } | State::Backup { leader, .. } => leader,
-            State::Stopped | State::Unfit | State::Candidate { .. } | State::Active { .. } => None,
+            State::Backup { leader, .. } => leader,
+            State::Stopped
+            | State::Unfit
+            | State::Listening { .. }
+            | State::Candidate { .. }
+            | State::Active { .. } => None,
         }
     }
 
@@ -251,7 +256,6 @@ impl Router {
         let listening = State::Listening {
             until,
             claimed: None,
-            leader: None,
         };
         self.turn(listening, why, actions);
         actions.push(Action::Probe);
@@ -294,7 +298,13 @@ impl Router {
         let burst = self.config.announce.burst;
         match &mut self.state {
             State::Stopped | State::Unfit => {}
-            State::Listening { leader: known, .. } => *known = (!resigned).then_some(leader),
+            State::Listening { .. } if resigned => {}
+            State::Listening { .. } => {
+                // The virtual router exists: id and address are ours.
+                self.listened = true;
+                self.turn(State::backup(down_at, Some(leader)), Why::Listened, actions);
+                self.follow(now, leader);
+            }
             State::Backup { .. } => self.follow(now, leader),
             State::Candidate { .. } if better => {
                 self.turn(State::backup(down_at, Some(leader)), why, actions);
@@ -329,10 +339,12 @@ impl Router {
     /// What makes an advertisement under our id not one of our virtual router's.
     fn objection(&self, from: IpAddr, heard: &Advertisement) -> Option<Report> {
         let ours = &self.config;
-        let stranger = heard
-            .addresses
-            .first()
-            .filter(|_| !ours.addresses.iter().all(|address| heard.addresses.contains(address)));
+        let stranger = heard.addresses.first().filter(|_| {
+            !ours
+                .addresses
+                .iter()
+                .all(|address| heard.addresses.contains(address))
+        });
         if from == ours.source {
             return Some(Report::OwnAddress(from));
         }
@@ -387,10 +399,11 @@ impl Router {
             Patience::Since(since) => Patience::Since(since),
         };
         let may_preempt = match (preempt, *patience) {
-            (Preempt::Never, _) | (_, Patience::Yielded(_)) => false,
+            (Preempt::Never, _)
+            | (_, Patience::Yielded(_))
+            | (Preempt::After(_), Patience::Fresh) => false,
             (Preempt::AtOnce, _) => true,
             (Preempt::After(delay), Patience::Since(since)) => now >= since + delay,
-            (Preempt::After(_), Patience::Fresh) => false,
         };
         if !may_preempt {
             *down_at = down_at_after;
@@ -493,12 +506,9 @@ impl Router {
 
     fn timer(&mut self, now: Instant, actions: &mut Vec<Action>) {
         match self.state {
-            State::Stopped | State::Unfit => {}
-            State::Listening {
-                until,
-                claimed,
-                leader,
-            } if now >= until => self.heard_out(now, claimed, leader, actions),
+            State::Listening { until, claimed } if now >= until => {
+                self.heard_out(now, claimed, actions);
+            }
             State::Backup { down_at, .. } if now >= down_at => {
                 self.stand(now, Why::Silence, actions);
             }
@@ -511,28 +521,23 @@ impl Router {
                 self.stand(now, Why::Overslept, actions);
             }
             State::Active { .. } => self.keep(now, actions),
-            State::Listening { .. } | State::Backup { .. } | State::Candidate { .. } => {}
+            State::Stopped
+            | State::Unfit
+            | State::Listening { .. }
+            | State::Backup { .. }
+            | State::Candidate { .. } => {}
         }
     }
 
-    fn heard_out(
-        &mut self,
-        now: Instant,
-        claimed: Option<Mac>,
-        leader: Option<Leader>,
-        actions: &mut Vec<Action>,
-    ) {
+    fn heard_out(&mut self, now: Instant, claimed: Option<Mac>, actions: &mut Vec<Action>) {
         self.listened = true;
-        let own = self.own();
-        let soon = now + self.config.skew(own, self.config.interval);
-        let down_at = leader.map_or(soon, |leader| {
-            (leader.heard + self.config.down_interval(own, leader.interval)).max(soon)
-        });
-        if let (Some(by), None) = (claimed, leader) {
+        if let Some(by) = claimed {
             let foreign = self.reports.due(now, Report::ForeignAddress { by });
             actions.extend(foreign.map(Action::Report));
         }
-        self.turn(State::backup(down_at, leader), Why::Listened, actions);
+        // The listening counts as the silence; the skew still lets the better go first.
+        let down_at = now + self.config.skew(self.own(), self.config.interval);
+        self.turn(State::backup(down_at, None), Why::Listened, actions);
     }
 
     fn stand(&mut self, now: Instant, why: Why, actions: &mut Vec<Action>) {
@@ -555,8 +560,9 @@ impl Router {
 
     /// When the others must have lost patience with us.
     fn lost_at(&self, advertise_at: Instant) -> Instant {
-        advertise_at + self.config.down_interval(self.own(), self.config.interval)
-            - self.config.interval
+        // The last one went out one interval before this one was due.
+        let patience = self.config.down_interval(self.own(), self.config.interval);
+        advertise_at + patience.saturating_sub(self.config.interval)
     }
 
     /// The active router's two chores.
@@ -574,7 +580,11 @@ impl Router {
         if now >= *advertise_at {
             // Keep the beat, unless it is lost.
             let next = *advertise_at + self.config.interval;
-            *advertise_at = if next > now { next } else { now + self.config.interval };
+            *advertise_at = if next > now {
+                next
+            } else {
+                now + self.config.interval
+            };
             actions.push(advertise);
         }
         if now >= *announce_at {

@@ -11,7 +11,9 @@ use crate::vrrp::Version;
 /// Something on the link that should not be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Report {
-    #[error("{from} uses our virtual router id for {address}: another cluster; give one of them another id")]
+    #[error(
+        "{from} uses our virtual router id for {address}: another cluster; give one of them another id"
+    )]
     ForeignId { from: IpAddr, address: IpAddr },
     #[error("{by} answers for our virtual address, and no router speaks for it")]
     ForeignAddress { by: Mac },
@@ -33,7 +35,7 @@ pub enum Report {
     EqualPriority { from: IpAddr },
 }
 
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_mins(1);
 /// Strangers can make up any number of things to report.
 const MOST: usize = 64;
 

@@ -116,7 +116,9 @@ fn a_backup_takes_over_when_the_active_router_falls_silent() {
     let actions = bench.until(Role::Active);
     assert_eq!(sent(&actions), [100, 100]);
     let take = actions.iter().position(|action| *action == Action::TakeVip);
-    let announce = actions.iter().position(|action| *action == Action::Announce);
+    let announce = actions
+        .iter()
+        .position(|action| *action == Action::Announce);
     assert!(take < announce, "{actions:?}");
     // Three intervals, the skew of priority 100, and the contest of an eighth.
     assert_eq!((bench.now - began).as_micros(), 300_000 + 60_937 + 12_500);
@@ -164,7 +166,10 @@ fn the_active_router_asserts_itself_and_announces_again_after_a_conflict() {
     let deadline = bench.now + ms(600);
     while bench.router.wake_at().unwrap() < deadline {
         let actions = bench.tick();
-        announced += actions.iter().filter(|action| **action == Action::Announce).count();
+        announced += actions
+            .iter()
+            .filter(|action| **action == Action::Announce)
+            .count();
     }
     assert_eq!(announced, 5);
 }
@@ -213,7 +218,10 @@ fn stopping_drops_the_address_and_tells_the_others() {
     let actions = bench.give(Event::Stop);
     assert_eq!(actions[0], Action::DropVip);
     assert_eq!(sent(&actions), [0]);
-    assert_eq!((bench.role(), bench.router.wake_at()), (Role::Stopped, None));
+    assert_eq!(
+        (bench.role(), bench.router.wake_at()),
+        (Role::Stopped, None)
+    );
     assert!(sent(&Bench::backup(config(100)).give(Event::Stop)).is_empty());
 }
 
@@ -222,7 +230,12 @@ fn a_lesser_active_router_is_preempted_or_not_as_configured() {
     for (row, preempt, swift, waits_ms) in [
         ("at once", Preempt::AtOnce, true, Some(0..150)),
         ("by the RFC", Preempt::AtOnce, false, Some(300..450)),
-        ("after two seconds", Preempt::After(ms(2000)), true, Some(2000..2200)),
+        (
+            "after two seconds",
+            Preempt::After(ms(2000)),
+            true,
+            Some(2000..2200),
+        ),
         ("never", Preempt::Never, true, None),
     ] {
         let mut bench = Bench::backup(Config {
@@ -266,7 +279,10 @@ fn a_resigned_router_does_not_take_the_address_back_from_a_lesser_one() {
 fn a_failed_required_check_gives_the_address_up_and_a_recovery_waits_its_turn() {
     let mut bench = Bench::active(config(100));
     let actions = bench.give(Event::PriorityChanged(None));
-    assert_eq!((actions[0].clone(), sent(&actions)), (Action::DropVip, vec![0]));
+    assert_eq!(
+        (actions[0].clone(), sent(&actions)),
+        (Action::DropVip, vec![0])
+    );
     assert_eq!((bench.role(), bench.router.wake_at()), (Role::Unfit, None));
     bench.hear(node(11), 50);
     assert_eq!(bench.role(), Role::Unfit);
@@ -286,7 +302,10 @@ fn a_changed_priority_is_told_at_once() {
 fn a_cut_link_drops_the_address_without_a_word() {
     let mut bench = Bench::active(config(100));
     let actions = bench.give(Event::Link { up: false });
-    assert_eq!((actions[0].clone(), sent(&actions)), (Action::DropVip, vec![]));
+    assert_eq!(
+        (actions[0].clone(), sent(&actions)),
+        (Action::DropVip, vec![])
+    );
     bench.give(Event::Link { up: true });
     assert_eq!(bench.role(), Role::Backup);
 }
@@ -343,21 +362,43 @@ fn other_versions_passwords_and_intervals_are_reported_and_not_followed() {
     let right = ours.advertisement(Priority(200));
     for (heard, report) in [
         (
-            Advertisement { version: Version::V3, ..right.clone() },
-            Report::OtherVersion { from, theirs: Version::V3 },
+            Advertisement {
+                version: Version::V3,
+                ..right.clone()
+            },
+            Report::OtherVersion {
+                from,
+                theirs: Version::V3,
+            },
         ),
         (
-            Advertisement { authentication: Authentication::password("x"), ..right.clone() },
+            Advertisement {
+                authentication: Authentication::password("x"),
+                ..right.clone()
+            },
             Report::Password { from },
         ),
         (
-            Advertisement { interval: Duration::from_secs(2), ..right.clone() },
-            Report::Interval { from, theirs: Duration::from_secs(2), ours: Duration::from_secs(1) },
+            Advertisement {
+                interval: Duration::from_secs(2),
+                ..right.clone()
+            },
+            Report::Interval {
+                from,
+                theirs: Duration::from_secs(2),
+                ours: Duration::from_secs(1),
+            },
         ),
     ] {
         let mut bench = Bench::active(ours.clone());
         let advertisement = heard;
-        assert_eq!(bench.give(Event::Heard { from, advertisement }), [Action::Report(report)]);
+        assert_eq!(
+            bench.give(Event::Heard {
+                from,
+                advertisement
+            }),
+            [Action::Report(report)]
+        );
         assert_eq!(bench.role(), Role::Active);
     }
 }
@@ -368,7 +409,10 @@ fn version_3_learns_the_interval_of_the_active_router() {
     let mut advertisement = config(200).advertisement(Priority(200));
     advertisement.interval = Duration::from_secs(1);
     let from = node(11);
-    bench.give(Event::Heard { from, advertisement });
+    bench.give(Event::Heard {
+        from,
+        advertisement,
+    });
     assert!(bench.router.wake_at().unwrap() > bench.now + Duration::from_secs(3));
 }
 
@@ -399,5 +443,11 @@ fn packets_of_another_id_are_not_ours_to_judge() {
     let mut advertisement = config(200).advertisement(Priority(200));
     advertisement.id = VirtualRouterId::new(8).unwrap();
     let from = node(11);
-    assert_eq!(bench.give(Event::Heard { from, advertisement }), []);
+    assert_eq!(
+        bench.give(Event::Heard {
+            from,
+            advertisement
+        }),
+        []
+    );
 }
