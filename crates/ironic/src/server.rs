@@ -110,6 +110,7 @@ impl Server {
             host: config.host.clone(),
             group: config.conductor_group.clone(),
             timers: config.timers.clone(),
+            power: config.power_sync,
             defaults: config.defaults,
             most_deploys: config.max_concurrent_deploy,
             most_cleans: config.max_concurrent_clean,

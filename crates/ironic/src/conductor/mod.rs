@@ -11,6 +11,7 @@
 //! being worked on carries a reservation, and whoever else wants to change it is refused.
 
 pub mod inspection;
+mod power;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifecycle::node::{Kind, Settings, Step, Timers, next};
+use lifecycle::node::{Kind, PowerPolicy, Settings, Step, Timers, next};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -38,6 +39,7 @@ pub struct Options {
     pub host: String,
     pub group: String,
     pub timers: Timers,
+    pub power: PowerPolicy,
     /// What holds for nodes that do not say otherwise.
     pub defaults: Settings,
     /// How many nodes may be in deployment, and in cleaning, at once.

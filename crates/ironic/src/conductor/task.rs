@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
+use super::power::PowerWatch;
 use super::{Conductor, inspection};
 use crate::driver::{Driver, Report, Trouble};
 use crate::record::{Errand, Event, Hardware, Node, Object, PowerTarget, Record, Severity};
@@ -21,22 +22,30 @@ pub async fn run(
     poke: Arc<Notify>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut watch = PowerWatch::new(node);
     while !*stop.borrow() {
         let found = conductor.store.read().nodes.get(node).cloned();
         let Some(record) = found else { return };
-        let until = match todo(&conductor, &record) {
+        let done = match todo(&conductor, &record) {
             Todo::Errand(errand) => conductor.errand(&record, errand).await,
             Todo::Work(work) => conductor.work(&record, work).await,
             Todo::Move => conductor.change(node, |_, _| Vec::new()).await,
             Todo::Wait(until) => Err(Rest::Until(until)),
             Todo::Nothing => Err(Rest::ForGood),
         };
-        let pause = match until {
+        let pause = match done {
             Ok(()) => continue,
             Err(Rest::Until(until)) => Some(until_then(until)),
             Err(Rest::ForGood) => None,
             Err(Rest::Trouble) => Some(AFTER_TROUBLE),
         };
+        let look = watch.due(&conductor, &record);
+        if look == Some(Duration::ZERO) {
+            watch.look(&conductor, &record).await;
+            continue;
+        }
+        // Whichever comes first.
+        let pause = [pause, look].into_iter().flatten().min();
         tokio::select! {
             () = poke.notified() => {}
             _ = stop.changed() => {}
@@ -57,7 +66,7 @@ enum Todo {
     Nothing,
 }
 
-enum Rest {
+pub(super) enum Rest {
     Until(Timestamp),
     ForGood,
     Trouble,
@@ -178,7 +187,7 @@ impl Conductor {
     }
 
     /// Changes the record, carries out all that needs nothing of the world, and writes the result.
-    async fn change(
+    pub(super) async fn change(
         &self,
         node: Uuid,
         change: impl FnOnce(&mut Node, &Tables) -> Vec<Change>,
@@ -192,6 +201,7 @@ impl Conductor {
             let mut changes = change(&mut node, tables);
             self.move_on(&mut node, now);
             note(before, &mut node, &self.options.host, now);
+            node.updated_at = Some(now);
             self.settle(&mut node, now);
             changes.push(Record::from(node).into());
             Ok::<_, store::Error>((changes, ()))
@@ -405,9 +415,9 @@ fn inspecting(life: &View) -> bool {
     life.operation.task == lifecycle::node::Task::Inspect
 }
 
-fn trouble(error: store::Error) -> Rest {
+fn trouble(error: &store::Error) -> Rest {
     error!(
-        error = model::chain(&error),
+        error = model::chain(error),
         "the record of a node could not be kept"
     );
     Rest::Trouble

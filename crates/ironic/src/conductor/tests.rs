@@ -57,13 +57,23 @@ async fn verb(server: &Server, body: Value) {
 }
 
 async fn reaches(server: &Server, state: &str) -> Value {
+    until(server, |node| {
+        node["provision_state"] == state && node["reservation"].is_null()
+    })
+    .await
+}
+
+async fn until(server: &Server, wanted: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let (_, node) = call(server, "GET /v1/nodes/n0", Value::Null).await;
-        if node["provision_state"] == state && node["reservation"].is_null() {
+        if wanted(&node) {
             return node;
         }
-        assert!(Instant::now() < deadline, "it is not {state}: {node:#}");
+        assert!(
+            Instant::now() < deadline,
+            "it never came; last seen: {node:#}"
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -225,4 +235,49 @@ async fn a_hundred_nodes_go_from_enrolment_to_active_side_by_side() {
     for done in futures::future::join_all(all).await {
         done.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_bmc_that_falls_silent_puts_its_node_into_maintenance_until_it_answers_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("ironic.redb");
+    let timers = "timers: {power_change: 0.02, power_sync: 0.01, power_recovery: 0.01}";
+    let server = start(&state, "{}").await;
+    enrol(&server, json!({})).await;
+    cut(server).await;
+    let server = start(&state, &format!("{timers}\nfake: {{power: 60}}")).await;
+    let seen = until(&server, |node| node["maintenance"] == true).await;
+    assert_eq!(seen["fault"], "power failure");
+    assert_eq!(seen["power_state"], Value::Null);
+    assert!(
+        seen["maintenance_reason"]
+            .as_str()
+            .unwrap()
+            .contains("failed 3 times in a row"),
+        "{seen:#}"
+    );
+    cut(server).await;
+    let server = start(&state, timers).await;
+    let seen = until(&server, |node| node["maintenance"] == false).await;
+    assert_eq!(
+        (&seen["fault"], &seen["power_state"]),
+        (&Value::Null, &json!("power off"))
+    );
+    // What a person put into maintenance stays there.
+    assert_eq!(
+        call(
+            &server,
+            "PUT /v1/nodes/n0/maintenance",
+            json!({"reason": "mine"})
+        )
+        .await
+        .0,
+        202
+    );
+    cut(server).await;
+    let server = start(&state, timers).await;
+    assert_eq!(
+        reaches(&server, "manageable").await["maintenance_reason"],
+        "mine"
+    );
 }

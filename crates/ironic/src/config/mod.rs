@@ -6,7 +6,7 @@ mod written;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use lifecycle::node::{Settings, Timers};
+use lifecycle::node::{PowerPolicy, Settings, Timers};
 
 pub use crate::driver::fake::Delays;
 
@@ -26,6 +26,7 @@ pub struct Config {
     pub max_concurrent_deploy: usize,
     pub max_concurrent_clean: usize,
     pub timers: Timers,
+    pub power_sync: PowerPolicy,
     pub defaults: Settings,
     pub fake: Delays,
 }

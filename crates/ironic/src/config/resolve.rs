@@ -98,6 +98,7 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
         max_concurrent_deploy,
         max_concurrent_clean,
         timers: written.timers,
+        power_sync: written.power_sync,
         defaults: Settings {
             automated_clean: written.automated_clean,
             fast_track: written.fast_track,

@@ -1,6 +1,6 @@
 //! The file as it is written.
 
-use lifecycle::node::Timers;
+use lifecycle::node::{PowerPolicy, Timers};
 use serde::Deserialize;
 
 use super::Delays;
@@ -23,6 +23,7 @@ pub struct Written {
     pub fast_track: bool,
     pub fake: Delays,
     pub timers: Timers,
+    pub power_sync: PowerPolicy,
 }
 
 impl Default for Written {
@@ -43,6 +44,7 @@ impl Default for Written {
             fast_track: false,
             fake: Delays::default(),
             timers: Timers::default(),
+            power_sync: PowerPolicy::default(),
         }
     }
 }

@@ -130,6 +130,11 @@ impl Fake {
         )
     }
 
+    pub async fn read_power(&self, node: &Node) -> Power {
+        pause(self.delays.power).await;
+        node.hardware.power
+    }
+
     /// Changes something about the hardware, in the time management takes.
     pub async fn set(&self, node: &Node, change: impl FnOnce(&mut Hardware)) -> Hardware {
         pause(self.delays.management).await;

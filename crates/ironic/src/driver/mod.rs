@@ -75,6 +75,13 @@ impl Driver {
         }
     }
 
+    /// What the BMC says of the power; nothing where it does not know.
+    pub async fn read_power(&self, node: &Node) -> Result<Option<Power>, Trouble> {
+        match self {
+            Self::Fake(fake) => Ok(Some(fake.read_power(node).await)),
+        }
+    }
+
     pub fn boot_device(&self, node: &Node) -> BootDevice {
         match self {
             Self::Fake(_) => node.hardware.boot.clone(),
