@@ -74,6 +74,7 @@ pub async fn run(path: &Path) -> Result<(), Error> {
         address: config.listen,
         source,
     })?;
+    tell_systemd("READY=1");
     info!(%address, tls = config.tls.is_some(), state = %config.state.display(), "serving");
     let serving = server.serve(listener, async {
         loop {
@@ -88,6 +89,7 @@ pub async fn run(path: &Path) -> Result<(), Error> {
         }
     });
     serving.await;
+    tell_systemd("STOPPING=1");
     info!("stopping");
     server.stop().await;
     Ok(())
@@ -228,6 +230,24 @@ async fn talk(
     drop(place);
 }
 
+/// Says how far we are to a service manager that wants to know.
+fn tell_systemd(news: &str) {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let told = address
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(news.as_bytes(), &address));
+    if let Err(error) = told {
+        warn!(%error, "could not tell the service manager");
+    }
+}
+
 fn auth(config: &Config) -> Result<Auth, Error> {
     let Some(path) = &config.htpasswd else {
         return Ok(Auth::None);
@@ -265,4 +285,76 @@ fn tls(config: &Config) -> Result<Option<Arc<ServerConfig>>, Error> {
         })
         .map_err(Error::Tls)?;
     Ok(Some(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(dir: &Path, name: &str) -> (Tls, reqwest::Certificate) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let (certificate, key) = (dir.join("crt.pem"), dir.join("key.pem"));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        (
+            Tls { certificate, key },
+            reqwest::Certificate::from_pem(made.cert.pem().as_bytes()).unwrap(),
+        )
+    }
+
+    use crate::config::Tls;
+
+    async fn ask(
+        port: u16,
+        trusted: reqwest::Certificate,
+    ) -> Result<serde_json::Value, reqwest::Error> {
+        let client = reqwest::Client::builder()
+            .tls_certs_only([trusted])
+            .resolve("metal.test", ([127, 0, 0, 1], port).into())
+            .timeout(Duration::from_secs(10))
+            .build()?;
+        client
+            .get(format!("https://metal.test:{port}/v1/"))
+            .send()
+            .await?
+            .json()
+            .await
+    }
+
+    #[tokio::test]
+    async fn the_api_is_served_over_tls_and_takes_a_new_certificate_while_it_runs() {
+        _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let dir = tempfile::tempdir().unwrap();
+        let (tls, trusted) = certificate(dir.path(), "metal.test");
+        let mut config = Config::parse("{}", Path::new("test")).unwrap();
+        config.state = dir.path().join("ironic.redb");
+        config.tls = Some(tls);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Arc::new(Server::start(&config).await.unwrap());
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn({
+            let server = Arc::clone(&server);
+            async move { server.serve(listener, async { _ = stopped.await }).await }
+        });
+        let document = ask(port, trusted.clone()).await.unwrap();
+        let here = format!("https://metal.test:{port}/v1/nodes");
+        assert_eq!(document["nodes"][0]["href"], here.as_str());
+        let (_, renewed) = certificate(dir.path(), "metal.test");
+        server.reload(&config).unwrap();
+        assert!(
+            ask(port, trusted).await.is_err(),
+            "the old certificate is gone"
+        );
+        ask(port, renewed.clone()).await.unwrap();
+        std::fs::write(dir.path().join("crt.pem"), "nonsense").unwrap();
+        assert!(server.reload(&config).is_err());
+        ask(port, renewed).await.unwrap();
+        _ = stop.send(());
+        tokio::time::timeout(Duration::from_secs(10), serving)
+            .await
+            .unwrap()
+            .unwrap();
+        server.stop().await;
+    }
 }

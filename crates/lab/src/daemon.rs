@@ -416,7 +416,7 @@ fn site_config(rack: &Rack, dir: &Dir) -> site::Config {
         address: site.router,
         domain: site.domain.clone(),
         records: vec![],
-        upstreams: vec![],
+        upstreams: site.dns_upstreams.clone(),
     };
     site::Config {
         link: Network::Baremetal.bridge().into(),

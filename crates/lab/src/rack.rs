@@ -2,7 +2,7 @@
 //!
 //! Pure: the same options give the same rack, so MACs and UUIDs are stable from one `lab up` to the next.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use ipnet::Ipv4Net;
 use model::Mac;
@@ -25,6 +25,8 @@ pub struct Options {
     pub memory_mib: u64,
     pub disks: u8,
     pub disk_gib: u64,
+    /// Where the site's DNS asks for names it does not know.
+    pub dns_upstreams: Vec<SocketAddr>,
 }
 
 impl Default for Options {
@@ -39,6 +41,7 @@ impl Default for Options {
             memory_mib: 2048,
             disks: 1,
             disk_gib: 20,
+            dns_upstreams: vec![],
         }
     }
 }
@@ -73,6 +76,7 @@ pub struct Site {
     pub router: Ipv4Addr,
     pub pool: (Ipv4Addr, Ipv4Addr),
     pub domain: String,
+    pub dns_upstreams: Vec<SocketAddr>,
 }
 
 /// One place in the rack: a server and its BMC.
@@ -125,6 +129,7 @@ impl Rack {
             router: host(1),
             pool: (host(FIRST_LEASE), host(last)),
             domain: format!("{}.test", options.name),
+            dns_upstreams: options.dns_upstreams.clone(),
         };
         let management = Ipv4Net::new_assert(Ipv4Addr::new(10, 120, 0, 0), 16);
         let places = (0..options.servers)

@@ -143,7 +143,14 @@ pub struct Stamp(pub Timestamp);
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00"))
+        let time = jiff::tz::Offset::UTC.to_datetime(self.0);
+        let (year, month, day) = (time.year(), time.month(), time.day());
+        let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+        let micros = time.subsec_nanosecond() / 1000;
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+00:00"
+        )
     }
 }
 

@@ -35,7 +35,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Method, Response};
+use axum::http::{Method, Response, StatusCode};
 
 use answer::{finish, plain, refused};
 pub use auth::{Auth, Users};
@@ -175,8 +175,23 @@ async fn handle(
         base,
         body,
     };
-    let result = route(&service, &request).await;
-    finish(result, Some(version))
+    finish(answered(service, request).await, Some(version))
+}
+
+/// Anything that may change something is done to its end, even if the client goes away meanwhile: otherwise a lock would
+/// stay, or a verb that is on disk already would not be told to the node's task.
+async fn answered(service: Arc<Service>, request: Request) -> Result<Reply, Fault> {
+    if request.method == Method::GET && request.path.first().is_none_or(|first| first != "lookup") {
+        return route(&service, &request).await;
+    }
+    let work = tokio::spawn(async move { route(&service, &request).await });
+    work.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a request was not finished");
+        Err(Fault::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "The request could not be finished; see the service's log.",
+        ))
+    })
 }
 
 async fn route(service: &Service, request: &Request) -> Result<Reply, Fault> {

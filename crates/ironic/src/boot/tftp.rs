@@ -120,10 +120,10 @@ async fn transfer(from: IpAddr, client: SocketAddr, asked: Asked, limits: Limits
         }
         // Clients often ask for the size alone, and stop.
         Ok(Outcome::Aborted { message, .. }) => {
-            debug!(peer = %client, file = asked.file, message, "TFTP transfer stopped")
+            debug!(peer = %client, file = asked.file, message, "TFTP transfer stopped");
         }
         Ok(Outcome::TimedOut) => {
-            warn!(peer = %client, file = asked.file, "TFTP client fell silent")
+            warn!(peer = %client, file = asked.file, "TFTP client fell silent");
         }
         Err(error) => warn!(peer = %client, file = asked.file, %error, "TFTP transfer failed"),
     }

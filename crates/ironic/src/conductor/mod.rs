@@ -22,11 +22,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lifecycle::node::{Kind, PowerPolicy, Settings, Step, Timers, next};
+use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::api::Stamp;
 use crate::driver::Driver;
 use crate::record::Node;
 use crate::store::{self, Change, Store};
@@ -46,6 +48,9 @@ pub struct Options {
     pub most_deploys: usize,
     pub most_cleans: usize,
 }
+
+/// Where a node shows what it waits for, and until when.
+const WAITING: &str = "waiting";
 
 pub struct Conductor {
     pub options: Options,
@@ -170,6 +175,15 @@ impl Conductor {
     pub fn settle(&self, node: &mut Node, now: Timestamp) {
         node.settle(self.options.defaults);
         node.reservation = self.busy(node, now).then(|| self.options.host.clone());
+        match next(&node.life, &self.options.timers, now) {
+            Step::Wait { reason, until } => {
+                let waiting = json!({"for": reason.to_string(), "until": Stamp(until).to_string()});
+                node.driver_internal_info.insert(WAITING.into(), waiting);
+            }
+            Step::Do(_) | Step::Done | Step::Fail { .. } => {
+                node.driver_internal_info.remove(WAITING);
+            }
+        }
     }
 
     /// Whether somebody works on the node, or is about to.

@@ -1,7 +1,13 @@
 //! Hardware types: what each can do for a node.
 //!
 //! This is the border between the conductor and the metal. A new hardware type is a module beside `fake` and an arm in
-//! each function here; it is listed, and so offered to clients, only when all of them are real.
+//! each function here, and a row in `catalog`; it is listed there, and so offered to clients, only when all of them are
+//! real.
+//!
+//! Two kinds of [`Work`] are not the BMC's: `PrepareBoot` and `TearDownBoot` belong to the boot services where the node's
+//! boot interface is not fake, and the work of an agent (`FetchSteps`, `StartStep`, `CheckStep`, `WriteImage`,
+//! `InstallBootloader`, `StopAgent`, `FinalizeRescue`, `CollectLogs`) to a client of it. `Conductor::work` is where they
+//! are to be told apart; until both are there, `catalog` offers no interface that would need them.
 
 pub mod catalog;
 pub mod fake;

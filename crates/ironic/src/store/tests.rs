@@ -258,15 +258,11 @@ proptest! {
                     let after = matches!(change, Change::Put(_)).then(|| turn.to_string());
                     Ok::<_, Error>((vec![change], after))
                 }).await;
-                match result {
-                    Ok(after) => {
-                        acknowledged.insert(number, after);
-                    }
-                    Err(_) => {
-                        unsure = Some(number);
-                        break;
-                    }
-                }
+                let Ok(after) = result else {
+                    unsure = Some(number);
+                    break;
+                };
+                acknowledged.insert(number, after);
             }
         });
         drop(store);

@@ -108,7 +108,7 @@ pub struct Up {
     /// The servers' firmware
     #[arg(long, value_enum, default_value_t = FirmwareKind::Uefi)]
     firmware: FirmwareKind,
-    /// Whose BMCs to imitate, quirks included: generic, idrac, ilo or supermicro
+    /// Whose BMCs to imitate, quirks included: generic, idrac, ilo, supermicro, lenovo or fujitsu
     #[arg(long, default_value = "generic")]
     vendor: String,
     /// Processors of each server
@@ -123,6 +123,9 @@ pub struct Up {
     /// Size of each disk, in GiB; only what is written takes room
     #[arg(long, default_value_t = 20)]
     disk_size: u64,
+    /// A DNS server inside the lab that the site's own asks for other names, as ADDRESS:PORT
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    dns_upstream: Vec<std::net::SocketAddr>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -206,6 +209,7 @@ fn bring_up(args: &Up) -> Result<()> {
         memory_mib: args.memory,
         disks: args.disks,
         disk_gib: args.disk_size,
+        dns_upstreams: args.dns_upstream.clone(),
     };
     let dir = args.at.dir()?;
     let mut run =

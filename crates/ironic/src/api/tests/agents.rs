@@ -42,6 +42,14 @@ async fn an_inspection_ends_when_the_agent_reports() {
         api.at("1.38", "GET /v1/nodes/n0", Value::Null).await.json()["provision_state"],
         "inspecting"
     );
+    let waiting = &api.get("/v1/nodes/n0").await.json()["driver_internal_info"]["waiting"];
+    assert!(
+        waiting["for"]
+            .as_str()
+            .unwrap()
+            .contains("the agent to call"),
+        "{waiting}"
+    );
     // The agent sends no version.
     let answer = api
         .at("1.1", "POST /v1/continue_inspection", report())

@@ -5,6 +5,7 @@ mod guards;
 mod lists;
 mod nodes;
 mod refusals;
+mod totality;
 mod verbs;
 
 use std::time::{Duration, Instant};

@@ -48,6 +48,12 @@ async fn a_node_lives_from_enrolment_to_deployment_and_back() {
     .is(202);
     api.reaches("n0", "rescue").await;
     api.verb(&node, "unrescue", "active").await;
+    let steps = json!([{"interface": "vendor", "step": "log_passthrough"}]);
+    let service = json!({"target": "service", "service_steps": steps});
+    api.call("PUT /v1/nodes/n0/states/provision", service)
+        .await
+        .is(202);
+    api.reaches("n0", "active").await;
     api.verb(&node, "undeploy", "available").await;
     let free = api.get("/v1/nodes/n0").await.json();
     assert_eq!(
@@ -137,6 +143,23 @@ async fn a_node_at_work_is_locked() {
             "{call}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_no_lock_behind() {
+    let api = Api::with("fake: {management: 0.5}").await;
+    api.node("n0").await;
+    tokio::select! {
+        answer = api.call("PUT /v1/nodes/n0/management/boot_device", json!({"boot_device": "disk"})) => {
+            panic!("it was to be cut off, and was answered with {}", answer.status)
+        }
+        _ = api.until("n0", |node| node["reservation"] == "plinth") => {}
+    }
+    api.until("n0", |node| node["reservation"].is_null()).await;
+    assert_eq!(
+        api.get("/v1/nodes/n0/management/boot_device").await.json()["boot_device"],
+        "disk"
+    );
 }
 
 #[tokio::test]
