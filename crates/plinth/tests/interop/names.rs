@@ -18,6 +18,7 @@ fn names_the_site_does_not_know_are_asked_upstream() {
         "dnsmasq",
         "--keep-in-foreground",
         "--conf-file=/dev/null",
+        "--pid-file",
         "--user=root",
         "--no-resolv",
         "--no-hosts",

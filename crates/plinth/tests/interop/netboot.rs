@@ -42,6 +42,7 @@ fn a_simulated_server_network_boots_from_dnsmasq() {
         "dnsmasq",
         "--keep-in-foreground",
         "--conf-file=/dev/null",
+        "--pid-file",
         "--user=root",
         "--port=0",
         "--interface=provisioning",

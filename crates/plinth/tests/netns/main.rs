@@ -3,6 +3,9 @@
 
 #[path = "../harness/mod.rs"]
 mod harness;
+#[path = "../../../netd/tests/rack/mod.rs"]
+mod rack;
 
 mod faults;
 mod life;
+mod vip;
