@@ -13,6 +13,7 @@
 //! It is the only crate with `unsafe`; each module that needs it says why.
 
 pub mod addr;
+pub mod block;
 pub mod frame;
 pub mod kmod;
 pub mod link;

@@ -101,6 +101,12 @@ fn nursery() -> io::Result<mpsc::Sender<Job>> {
     Ok(NURSERY.get_or_init(|| sender).clone())
 }
 
+/// Lets a command that prints end quietly when nobody reads any more, as other commands do. Not for daemons.
+pub fn end_on_broken_pipe() {
+    // SAFETY: sets a disposition; no handler of ours is involved.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// One process, told apart from a later one with the same pid by its start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id {

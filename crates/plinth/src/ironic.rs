@@ -32,7 +32,7 @@ enum Command {
     ExampleConfig,
 }
 
-pub fn run(command: Ironic) -> Result<()> {
+pub fn run(command: &Ironic) -> Result<()> {
     match command.command {
         Some(Command::ExampleConfig) => {
             print!("{EXAMPLE}");

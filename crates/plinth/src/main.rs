@@ -5,9 +5,11 @@ mod image;
 mod ironic;
 mod lab;
 mod manual;
+mod netd;
 
 use std::process::ExitCode;
 
+use ::lab::up::Error as Lab;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
@@ -38,6 +40,8 @@ enum Command {
     Lab(lab::Command),
     /// The provisioning service: Ironic's API and the care of every node
     Ironic(ironic::Ironic),
+    /// Virtual addresses, load balancing and names on this node
+    Netd(netd::Netd),
     /// Build the OS image and the ramdisk
     #[command(subcommand)]
     Image(image::Command),
@@ -50,6 +54,16 @@ enum Command {
     Man { dir: std::path::PathBuf },
 }
 
+impl Command {
+    fn is_daemon(&self) -> bool {
+        match self {
+            Self::Lab(command) => matches!(command, lab::Command::Run { .. }),
+            Self::Ironic(_) | Self::Netd(_) => true,
+            Self::Image(_) | Self::Completion { .. } | Self::Man { .. } => false,
+        }
+    }
+}
+
 const EXIT_CODES: &str = "Exit codes:
   0  done
   1  failed; the message says at what
@@ -60,11 +74,15 @@ const EXIT_CODES: &str = "Exit codes:
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log(&cli);
+    if !cli.command.is_daemon() {
+        linux::process::end_on_broken_pipe();
+    }
     // One crypto provider for all of TLS; an error only says that there is one already.
     _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let result = match cli.command {
         Command::Lab(command) => lab::run(command),
-        Command::Ironic(command) => ironic::run(command),
+        Command::Ironic(command) => ironic::run(&command),
+        Command::Netd(command) => netd::run(command),
         Command::Image(command) => image::run(command),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "plinth", &mut std::io::stdout());
@@ -82,10 +100,9 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<::ironic::config::Error>() {
+    if error.is::<::ironic::config::Error>() || error.is::<::netd::config::Error>() {
         return 3;
     }
-    use ::lab::up::Error as Lab;
     match error.downcast_ref::<Lab>() {
         Some(Lab::Options(_) | Lab::Needs(_) | Lab::NamespaceTaken(_)) => 3,
         Some(Lab::Living { .. } | Lab::NoLab(_) | Lab::Dead(_)) => 4,

@@ -275,3 +275,11 @@ fn a_simulated_server_boots_by_http_with_an_address_from_the_site() {
         "once is used up"
     );
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let pipe = format!("{PLINTH} completion bash | head -n 1");
+    let output = Command::new("sh").args(["-c", &pipe]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.stdout.starts_with(b"_plinth"));
+}

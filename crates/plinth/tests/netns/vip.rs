@@ -73,7 +73,11 @@ fn a_failing_check_moves_the_address_and_its_recovery_brings_it_back() {
 fn problems_of_the_file_are_all_told_and_nothing_starts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("netd.yaml");
-    std::fs::write(&file, "vips: [{name: api, address: nowhere, priority: 0}]\n").unwrap();
+    std::fs::write(
+        &file,
+        "vips: [{name: api, address: nowhere, priority: 0}]\n",
+    )
+    .unwrap();
     let output = std::process::Command::new(PLINTH)
         .args(["netd", "--config"])
         .arg(&file)
@@ -155,9 +159,12 @@ impl Cluster {
         let client = Arc::clone(&self.rack.hosts[CLIENT]);
         let until = Arc::clone(&done);
         let (ready, first) = std::sync::mpsc::channel();
-        let probing =
-            std::thread::spawn(move || client.run(move || probe(until, move || ready.send(()).unwrap())));
-        first.recv_timeout(GENEROUS).expect("the client gets its first answer");
+        let probing = std::thread::spawn(move || {
+            client.run(move || probe(until, move || ready.send(()).unwrap()))
+        });
+        first
+            .recv_timeout(GENEROUS)
+            .expect("the client gets its first answer");
         work(self);
         done.store(true, Ordering::Relaxed);
         probing.join().unwrap()

@@ -1,0 +1,142 @@
+//! The file as people write it.
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Written {
+    /// Gives the virtual router ids of `api` and `ingress`.
+    pub cluster: Option<String>,
+    pub real_time: bool,
+    pub checks: Vec<Check>,
+    pub vips: Vec<Vip>,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self {
+            cluster: None,
+            real_time: true,
+            checks: Vec::new(),
+            vips: Vec::new(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    pub name: String,
+    pub http: Option<Http>,
+    pub tcp: Option<String>,
+    pub file: Option<String>,
+    pub command: Option<Vec<String>>,
+    #[serde(default = "hundred")]
+    pub interval_ms: i64,
+    #[serde(default = "hundred")]
+    pub timeout_ms: i64,
+    #[serde(default = "two")]
+    pub rise: i64,
+    #[serde(default = "two")]
+    pub fall: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    pub url: String,
+    #[serde(default = "ok")]
+    pub status: i64,
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vip {
+    pub name: String,
+    pub address: String,
+    pub interface: Option<String>,
+    pub source: Option<String>,
+    pub id: Option<i64>,
+    #[serde(default = "three")]
+    pub version: i64,
+    /// 40 in version 3, 1000 in version 2.
+    pub advertise_ms: Option<i64>,
+    #[serde(default = "hundred")]
+    pub priority: i64,
+    #[serde(default = "yes")]
+    pub preempt: bool,
+    #[serde(default)]
+    pub preempt_delay_ms: i64,
+    #[serde(default = "thousand")]
+    pub listen_ms: i64,
+    /// Yes in version 3, no in version 2.
+    pub swift: Option<bool>,
+    #[serde(default)]
+    pub peers: Vec<String>,
+    pub auth: Option<String>,
+    #[serde(default)]
+    pub announce: Announce,
+    #[serde(default)]
+    pub checks: Vec<VipCheck>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Announce {
+    pub burst: i64,
+    pub gap_ms: i64,
+    pub refresh_ms: i64,
+}
+
+impl Default for Announce {
+    fn default() -> Self {
+        Self {
+            burst: 5,
+            gap_ms: 100,
+            refresh_ms: 10_000,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VipCheck {
+    pub check: String,
+    pub weight: Option<i64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn two() -> i64 {
+    2
+}
+
+fn three() -> i64 {
+    3
+}
+
+fn hundred() -> i64 {
+    100
+}
+
+fn thousand() -> i64 {
+    1000
+}
+
+fn ok() -> i64 {
+    200
+}
+
+/// Reads the document, or says what is wrong with it and where. Never quotes it: a file may hold secrets.
+pub fn parse(text: &str) -> Result<Written, String> {
+    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    match serde_saphyr::from_str_with_options::<Option<Written>>(text, options) {
+        Ok(Some(written)) => Ok(written),
+        Ok(None) => Err("it is empty; write at least vips: [{name: ..., address: ...}]".into()),
+        Err(error) => Err(error.without_snippet().to_string()),
+    }
+}
