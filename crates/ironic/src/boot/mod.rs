@@ -1,4 +1,5 @@
-//! What servers boot from: files by name, over TFTP (and, with the rest of the boot services, HTTP).
+//! What servers boot from: files by name, over TFTP for firmware and over HTTP for what is large.
 
+pub mod http;
 pub mod shelf;
 pub mod tftp;
