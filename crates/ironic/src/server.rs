@@ -103,11 +103,15 @@ pub struct Server {
 
 impl Server {
     pub async fn start(config: &Config) -> Result<Self, Error> {
-        let auth = auth(config)?;
-        let tls = tls(config)?.map(RwLock::new);
         let path = config.state.clone();
         let opened = tokio::task::spawn_blocking(move || Store::open(&path)).await;
-        let store = Arc::new(opened.expect("opening the store does not panic")?);
+        Self::over(opened.expect("opening the store does not panic")?, config).await
+    }
+
+    pub(crate) async fn over(store: Store, config: &Config) -> Result<Self, Error> {
+        let auth = auth(config)?;
+        let tls = tls(config)?.map(RwLock::new);
+        let store = Arc::new(store);
         let options = conductor::Options {
             host: config.host.clone(),
             group: config.conductor_group.clone(),

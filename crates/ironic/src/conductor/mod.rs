@@ -10,6 +10,7 @@
 //! The record is the only memory: a task that is killed anywhere goes on from it at the next start. A node that is
 //! being worked on carries a reservation, and whoever else wants to change it is refused.
 
+mod effects;
 pub mod inspection;
 mod power;
 mod task;
@@ -32,7 +33,7 @@ use crate::api::Stamp;
 use crate::driver::Driver;
 use crate::record::Node;
 use crate::store::{self, Change, Store};
-pub use task::{config_drive_key, power_word};
+pub use effects::{config_drive_key, power_word};
 
 /// What the conductor is told by the configuration.
 #[derive(Clone, Debug)]

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifecycle::node::{Kind, Outcome, Power, Step, View, Work, next};
+use lifecycle::node::{Outcome, Step, View, Work, next};
 use tokio::sync::{Notify, watch};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 use uuid::Uuid;
 
+use super::effects::{learn, note, powered, show_step, side_effects};
 use super::power::PowerWatch;
 use super::{Conductor, inspection};
 use crate::driver::{Driver, Report, Trouble};
-use crate::record::{Errand, Event, Hardware, Node, Object, PowerTarget, Record, Severity};
+use crate::record::{Errand, Hardware, Node, Record};
 use crate::store::{self, Change, Tables};
 
 /// Cares for a node until it is gone, or the service stops.
@@ -23,10 +24,21 @@ pub async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut watch = PowerWatch::new(node);
+    // The node's life when it was last acted upon.
+    let mut before: Option<View> = None;
     while !*stop.borrow() {
         let found = conductor.store.read().nodes.get(node).cloned();
         let Some(record) = found else { return };
-        let done = match todo(&conductor, &record) {
+        let todo = todo(&conductor, &record);
+        // Work that changes nothing would be done for ever; that it does is a fault of ours, and not the node's.
+        let stuck = before
+            .replace(record.life.clone())
+            .is_some_and(|before| before == record.life);
+        let done = match todo {
+            Todo::Work(_) | Todo::Move if stuck => {
+                error!(node = %node, state = %record.life.state, "work on the node leads nowhere");
+                Err(Rest::Trouble)
+            }
             Todo::Errand(errand) => conductor.errand(&record, errand).await,
             Todo::Work(work) => conductor.work(&record, work).await,
             Todo::Move => conductor.change(node, |_, _| Vec::new()).await,
@@ -39,9 +51,15 @@ pub async fn run(
             Err(Rest::ForGood) => None,
             Err(Rest::Trouble) => Some(AFTER_TROUBLE),
         };
+        before = None;
         let look = watch.due(&conductor, &record);
         if look == Some(Duration::ZERO) {
-            watch.look(&conductor, &record).await;
+            // A BMC that does not answer does not keep a client's wish waiting.
+            tokio::select! {
+                () = watch.look(&conductor, &record) => {}
+                () = poke.notified() => {}
+                _ = stop.changed() => {}
+            }
             continue;
         }
         // Whichever comes first.
@@ -275,146 +293,6 @@ fn record(timers: &lifecycle::node::Timers, node: &mut Node, work: &Work, outcom
     }
 }
 
-/// What a piece of work does to the record besides the node's life.
-fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
-    match work {
-        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent => {
-            node.forget_agent();
-        }
-        Work::ReadFacts => {
-            node.boot_mode = Some(node.hardware.boot_mode);
-            node.secure_boot = Some(node.hardware.secure_boot);
-        }
-        Work::Unbind => return unbind(node, tables),
-        _ => {}
-    }
-    Vec::new()
-}
-
-/// Forgets the instance: nothing of it may be seen by the next.
-fn unbind(node: &mut Node, tables: &Tables) -> Vec<Change> {
-    node.instance_info = Object::new();
-    node.instance_uuid = None;
-    node.instance_name = None;
-    node.vifs.clear();
-    node.protected = false;
-    node.protected_reason = None;
-    for key in [
-        "deploy_steps",
-        "is_whole_disk_image",
-        "root_uuid_or_disk_id",
-        "deploy_boot_mode",
-    ] {
-        node.driver_internal_info.remove(key);
-    }
-    let mut changes = vec![Change::RemoveDocuments {
-        prefix: config_drive_key(node.uuid),
-    }];
-    if let Some(allocation) = node
-        .allocation_uuid
-        .take()
-        .and_then(|uuid| tables.allocations.get(uuid))
-    {
-        changes.push(Change::Remove(Record::Allocation(Arc::clone(allocation))));
-    }
-    changes
-}
-
-pub fn config_drive_key(node: Uuid) -> String {
-    format!("configdrive/{node}")
-}
-
-fn learn(node: &mut Node, hardware: Hardware) {
-    node.life.power = Some(hardware.power);
-    node.boot_mode = Some(hardware.boot_mode);
-    node.secure_boot = Some(hardware.secure_boot);
-    node.hardware = hardware;
-}
-
-/// An agent does not outlive its power.
-fn powered(node: &mut Node, target: PowerTarget) {
-    let time = crate::api::Stamp(Timestamp::now()).to_string();
-    node.driver_internal_info
-        .insert("last_power_state_change".into(), time.into());
-    match target {
-        PowerTarget::On => {}
-        PowerTarget::Off | PowerTarget::Reboot | PowerTarget::SoftOff | PowerTarget::SoftReboot => {
-            node.forget_agent();
-            node.life.agent = None;
-        }
-    }
-}
-
-fn show_step(node: &mut Node, step: &lifecycle::node::StepSpec) {
-    use lifecycle::node::Task;
-    let shown = match serde_json::to_value(step) {
-        Ok(serde_json::Value::Object(shown)) => shown,
-        _ => Object::new(),
-    };
-    match node.life.operation.task {
-        Task::Clean | Task::CleanManual => node.clean_step = shown,
-        Task::Deploy => node.deploy_step = shown,
-        Task::Service => node.service_step = shown,
-        Task::Rest
-        | Task::Verify
-        | Task::Inspect
-        | Task::Delete
-        | Task::Adopt
-        | Task::Rescue
-        | Task::Unrescue
-        | Task::Recover => {}
-    }
-}
-
-/// Logs a change of state, keeps failures in the history, and clears what belongs to a state that was left.
-fn note(before: &Node, node: &mut Node, host: &str, now: Timestamp) {
-    let (old, new) = (&before.life, &node.life);
-    if old.state != new.state {
-        let why = new
-            .last_error
-            .as_deref()
-            .filter(|_| new.last_error != old.last_error)
-            .unwrap_or_default();
-        info!(node = %node.uuid, from = %old.state, to = %new.state, why, "node state");
-    }
-    if let Some(text) = new
-        .last_error
-        .clone()
-        .filter(|_| new.last_error != old.last_error)
-    {
-        node.happened(Event {
-            uuid: Uuid::new_v4(),
-            created_at: now,
-            severity: Severity::Error,
-            about: "provisioning".into(),
-            text,
-            conductor: host.to_owned(),
-        });
-    }
-    if over(&before.life) && !over(&node.life) {
-        return;
-    }
-    if matches!(node.life.state.kind(), Kind::Stable) {
-        node.clean_step = Object::new();
-        node.deploy_step = Object::new();
-        node.service_step = Object::new();
-        if inspecting(&before.life) && node.life.last_error.is_none() {
-            node.inspection_finished_at = Some(now);
-        }
-    }
-    if node.life.fault.is_some() && node.maintenance_reason.is_none() {
-        node.maintenance_reason.clone_from(&node.life.last_error);
-    }
-}
-
-fn over(life: &View) -> bool {
-    matches!(life.state.kind(), Kind::Stable | Kind::Failed)
-}
-
-fn inspecting(life: &View) -> bool {
-    life.operation.task == lifecycle::node::Task::Inspect
-}
-
 fn trouble(error: &store::Error) -> Rest {
     error!(
         error = model::chain(error),
@@ -432,13 +310,5 @@ async fn sleep(pause: Option<Duration>) {
     match pause {
         Some(pause) => tokio::time::sleep(pause).await,
         None => std::future::pending().await,
-    }
-}
-
-/// What the power of a node is, in words of the API.
-pub fn power_word(power: Power) -> &'static str {
-    match power {
-        Power::On => "power on",
-        Power::Off => "power off",
     }
 }

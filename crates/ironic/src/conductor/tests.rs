@@ -11,6 +11,7 @@ use tower::ServiceExt as _;
 
 use crate::config::Config;
 use crate::server::Server;
+use crate::store::tests::Disk;
 
 async fn start(state: &Path, settings: &str) -> Server {
     let mut config = Config::parse(settings, "test".as_ref()).unwrap();
@@ -183,6 +184,79 @@ async fn a_wait_goes_on_after_the_restart_and_power_is_brought_to_where_it_was_w
     let server = start(&state, "{}").await;
     let node = reaches(&server, "manageable").await;
     assert_eq!(node["power_state"], "power on");
+}
+
+/// Verbs in order, and the state each leads to.
+const LIFE: [(&str, &str); 6] = [
+    ("manage", "manageable"),
+    ("inspect", "manageable"),
+    ("provide", "available"),
+    ("active", "active"),
+    ("rebuild", "active"),
+    ("deleted", "available"),
+];
+
+/// Leads a node through its life until the disk takes no more; says which verb was acknowledged last.
+async fn live(server: &Server) -> Option<usize> {
+    let body = json!({"driver": "fake-hardware", "name": "n0"});
+    if call(server, "POST /v1/nodes", body).await.0 != 201 {
+        return None;
+    }
+    let mut acknowledged = 0;
+    for (turn, (verb, state)) in LIFE.into_iter().enumerate() {
+        let (status, _) = call(
+            server,
+            "PUT /v1/nodes/n0/states/provision",
+            json!({"target": verb}),
+        )
+        .await;
+        if status != 202 {
+            break;
+        }
+        acknowledged = turn + 1;
+        loop {
+            let (_, node) = call(server, "GET /v1/nodes/n0", Value::Null).await;
+            if node["provision_state"] == state && node["reservation"].is_null() {
+                break;
+            }
+            if call(server, "GET /readyz", Value::Null).await.0 != 200 {
+                return Some(acknowledged);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    Some(acknowledged)
+}
+
+#[tokio::test]
+async fn a_power_cut_at_any_write_of_a_nodes_life_loses_nothing_that_was_acknowledged() {
+    let config = Config::parse("{}", "test".as_ref()).unwrap();
+    for (writes, luck) in (1..60).flat_map(|writes| [(writes, 0), (writes, 0x9e37_79b9_7f4a_7c15)])
+    {
+        let disk = Disk::default();
+        let server = Server::over(disk.open(), &config).await.unwrap();
+        disk.breaks_after(writes);
+        let acknowledged = live(&server).await;
+        cut(server).await;
+        let server = Server::over(disk.after_a_power_cut(luck).open(), &config)
+            .await
+            .unwrap();
+        let Some(acknowledged) = acknowledged else {
+            continue;
+        };
+        // What was asked last and not acknowledged may have been kept, too.
+        let node = until(&server, |node| {
+            node["reservation"].is_null() && node["target_provision_state"].is_null()
+        })
+        .await;
+        let at = |turn: usize| turn.checked_sub(1).map_or("enroll", |turn| LIFE[turn].1);
+        let possible = [at(acknowledged), at((acknowledged + 1).min(LIFE.len()))];
+        assert!(
+            possible.contains(&node["provision_state"].as_str().unwrap()),
+            "after {writes} writes: {possible:?}, {node:#}"
+        );
+        assert_eq!(node["last_error"], Value::Null, "after {writes} writes");
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@
 
 mod tables;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod writer;
 
 use std::path::{Path, PathBuf};

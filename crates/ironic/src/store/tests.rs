@@ -15,7 +15,7 @@ use crate::record::{Node, Record};
 
 /// A disk in memory that forgets, on a power cut, what it was not told to keep.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<Platter>>);
+pub struct Disk(Arc<Mutex<Platter>>);
 
 #[derive(Debug, Default)]
 struct Platter {
@@ -27,7 +27,7 @@ struct Platter {
 
 impl Disk {
     /// What a machine finds after a power cut: all that was kept, and of the rest whatever sectors happened to make it.
-    fn after_a_power_cut(&self, mut luck: u64) -> Self {
+    pub fn after_a_power_cut(&self, mut luck: u64) -> Self {
         let platter = self.0.lock().unwrap();
         let mut found = platter.kept.clone();
         if found.len() < platter.now.len() && luck & 1 == 1 {
@@ -48,11 +48,11 @@ impl Disk {
         })))
     }
 
-    fn breaks_after(&self, syncs: u32) {
+    pub fn breaks_after(&self, syncs: u32) {
         self.0.lock().unwrap().left = Some(syncs);
     }
 
-    fn open(&self) -> Store {
+    pub fn open(&self) -> Store {
         let database = Database::builder()
             .create_with_backend(self.clone())
             .unwrap();

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 use crate::python;
 use crate::service::Service;
 
-struct Baremetal(String);
+/// The command with what its environment tells it.
+struct Baremetal(Vec<(&'static str, String)>);
 
 impl Baremetal {
     fn of(service: &Service) -> Self {
-        Self(service.url())
+        Self(vec![
+            ("OS_AUTH_TYPE", "none".into()),
+            ("OS_ENDPOINT", service.url()),
+        ])
     }
 
     fn output(&self, line: &str) -> Output {
@@ -22,8 +26,7 @@ impl Baremetal {
             ])
             .env_clear()
             .env("HOME", "/nonexistent")
-            .env("OS_AUTH_TYPE", "none")
-            .env("OS_ENDPOINT", &self.0)
+            .envs(self.0.iter().map(|(name, value)| (name, value)))
             .args(line.split_ascii_whitespace())
             .output()
             .unwrap()
@@ -199,4 +202,45 @@ fn killed_in_the_midst_of_a_deployment_the_service_goes_on_with_it() {
     service.restart();
     assert_eq!(baremetal.state("n0"), "deploying");
     baremetal.reaches("n0", "active");
+}
+
+#[test]
+fn a_password_and_a_certificate_of_our_own_let_the_command_line_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("crt.pem"), made.cert.pem()).unwrap();
+    std::fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(
+        path("htpasswd"),
+        format!("admin:{}\n", bcrypt::hash("hunter2", 5).unwrap()),
+    )
+    .unwrap();
+    let service = Service::start(&format!(
+        "tls: {{certificate: {}, key: {}}}\nauth: {{htpasswd: {}}}\n",
+        path("crt.pem"),
+        path("key.pem"),
+        path("htpasswd")
+    ));
+    let with = |password: &str| {
+        Baremetal(vec![
+            ("OS_AUTH_TYPE", "http_basic".into()),
+            (
+                "OS_ENDPOINT",
+                format!("https://localhost:{}", service.address.port()),
+            ),
+            ("OS_USERNAME", "admin".into()),
+            ("OS_PASSWORD", password.into()),
+            ("OS_CACERT", path("crt.pem")),
+        ])
+    };
+    with("hunter2").run("node create --driver fake-hardware --name n0");
+    assert_eq!(with("hunter2").state("n0"), "enroll");
+    let complaint = with("wrong").refused("node list");
+    assert!(
+        complaint.contains("401")
+            || complaint.contains("Unauthorized")
+            || complaint.contains("Incorrect"),
+        "{complaint}"
+    );
 }
