@@ -12,16 +12,19 @@ use crate::store::{Change, Tables};
 
 /// What a piece of work does to the record besides the node's life.
 pub fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
-    match work {
-        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent => {
-            node.forget_agent();
-        }
-        Work::ReadFacts => {
-            node.boot_mode = Some(node.hardware.boot_mode);
-            node.secure_boot = Some(node.hardware.secure_boot);
-        }
-        Work::Unbind => return unbind(node, tables),
-        _ => {}
+    let ends_agent = matches!(
+        work,
+        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent
+    );
+    if ends_agent {
+        node.forget_agent();
+    }
+    if *work == Work::ReadFacts {
+        node.boot_mode = Some(node.hardware.boot_mode);
+        node.secure_boot = Some(node.hardware.secure_boot);
+    }
+    if *work == Work::Unbind {
+        return unbind(node, tables);
     }
     Vec::new()
 }

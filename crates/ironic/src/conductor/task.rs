@@ -107,10 +107,12 @@ fn todo(conductor: &Conductor, node: &Node) -> Todo {
 
 impl Conductor {
     async fn work(&self, node: &Node, work: Work) -> Result<(), Rest> {
-        let step = match &work {
-            Work::RunStep(step) | Work::StartStep(step) | Work::WriteImage(step) => Some(step),
-            _ => None,
-        };
+        let step =
+            if let Work::RunStep(step) | Work::StartStep(step) | Work::WriteImage(step) = &work {
+                Some(step)
+            } else {
+                None
+            };
         // What may not be done twice, or is to be seen, is noted first.
         if !work.repeatable() || step.is_some() || node.reservation.is_none() {
             let (work, host) = (&work, &self.options.host);

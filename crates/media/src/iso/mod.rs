@@ -105,7 +105,7 @@ impl<T> Image<T> {
                 Content::Bytes(bytes) if Some(&file.path) == boot.bios.as_ref() => {
                     Content::Bytes(boot::with_info_table(bytes, start))
                 }
-                content => content,
+                content @ (Content::Bytes(_) | Content::File { .. }) => content,
             };
             extents.push(Extent {
                 offset: u64::from(start) * SECTOR,

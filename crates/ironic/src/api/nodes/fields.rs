@@ -42,12 +42,14 @@ pub fn fault_word(fault: Fault) -> &'static str {
 }
 
 fn state(state: State, version: u16) -> Cell<'static> {
-    match state {
-        // Before they had names of their own.
-        State::Available if version < 2 => Cell::Null,
-        State::InspectWait if version < 39 => Cell::Text(State::Inspecting.as_str()),
-        state => Cell::Text(state.as_str()),
+    // Before they had names of their own.
+    if state == State::Available && version < 2 {
+        return Cell::Null;
     }
+    if state == State::InspectWait && version < 39 {
+        return Cell::Text(State::Inspecting.as_str());
+    }
+    Cell::Text(state.as_str())
 }
 
 const FIELDS: &[Field<Node>] = &[

@@ -109,16 +109,18 @@ fn allowed(
         )));
     }
     let options = &service.conductor.options;
-    let (states, most): (&[State], usize) = match to {
-        State::Deploying => (
+    let (states, most): (&[State], usize) = if to == State::Deploying {
+        (
             &[State::Deploying, State::WaitCallBack],
             options.most_deploys,
-        ),
-        State::Cleaning | State::Deleting => (
+        )
+    } else if matches!(to, State::Cleaning | State::Deleting) {
+        (
             &[State::Deleting, State::Cleaning, State::CleanWait],
             options.most_cleans,
-        ),
-        _ => return Ok(()),
+        )
+    } else {
+        return Ok(());
     };
     let busy = tables
         .nodes
