@@ -31,7 +31,7 @@ enum Chore {
     Deps,
     /// Run all tests, or one tier of them
     Test {
-        /// tidy, unit, netns, interop or e2e; all of them, in that order, when left out
+        /// tidy, unit, sim, netns, interop or e2e; all of them, in that order, when left out
         tier: Option<test::Tier>,
         /// Only tests whose name contains this
         #[arg(long)]

@@ -13,6 +13,8 @@ pub enum Tier {
     Tidy,
     /// Beside the code: tables, snapshots, properties
     Unit,
+    /// Many machines in virtual time, with faults from a seed
+    Sim,
     /// Real sockets in network namespaces
     Netns,
     /// Third-party programs at the other end
@@ -22,9 +24,10 @@ pub enum Tier {
 }
 
 impl Tier {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Tidy,
         Self::Unit,
+        Self::Sim,
         Self::Netns,
         Self::Interop,
         Self::E2e,
@@ -34,6 +37,7 @@ impl Tier {
         match self {
             Self::Tidy => "tidy",
             Self::Unit => "unit",
+            Self::Sim => "sim",
             Self::Netns => "netns",
             Self::Interop => "interop",
             Self::E2e => "e2e",
@@ -72,6 +76,7 @@ fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
     match tier {
         Tier::Tidy => tidy::run(),
         Tier::Unit => cargo_test(&["--lib", "--bins"], only),
+        Tier::Sim => cargo_test(&["--test", "sim"], only),
         Tier::Netns | Tier::Interop => {
             need_root(tier)?;
             cargo_test(&["--test", tier.name()], only)
