@@ -54,6 +54,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "ipmitool",
             "iproute2",
             "isc-dhcp-client",
+            "keepalived",
             "openipmi",
             "python3",
             "python3-venv",

@@ -19,10 +19,11 @@ pub fn real_time(priority: u8) -> io::Result<()> {
     done(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })
 }
 
-/// Keeps all memory of the process, now and later, out of swap.
+/// Keeps all memory that the process uses, now and later, out of swap; what it never touches stays unclaimed.
 pub fn lock_memory() -> io::Result<()> {
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: mlockall takes a number.
-    done(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })
+    done(unsafe { libc::mlockall(flags) })
 }
 
 fn done(result: libc::c_int) -> io::Result<()> {

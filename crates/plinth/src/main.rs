@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Lab(command) => lab::run(command),
         Command::Ironic(command) => ironic::run(&command),
-        Command::Netd(command) => netd::run(command),
+        Command::Netd(command) => netd::run(&command),
         Command::Image(command) => image::run(command),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "plinth", &mut std::io::stdout());

@@ -21,7 +21,7 @@ pub struct Netd {
     check: bool,
 }
 
-pub fn run(command: Netd) -> Result<()> {
+pub fn run(command: &Netd) -> Result<()> {
     let config = Config::load(&command.config)?;
     if command.check {
         return Ok(());

@@ -1,4 +1,4 @@
-//! DHCP, TFTP, DNS, IPMI: codecs, and machines that turn (time, event) into actions.
+//! DHCP, TFTP, DNS, IPMI, VRRP: codecs, and machines that turn (time, event) into actions.
 
 pub mod dhcp;
 pub mod dns;

@@ -93,9 +93,9 @@ pub struct Announce {
 impl Default for Announce {
     fn default() -> Self {
         Self {
-            burst: 5,
+            burst: 20,
             gap_ms: 100,
-            refresh_ms: 10_000,
+            refresh_ms: 1000,
         }
     }
 }

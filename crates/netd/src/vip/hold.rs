@@ -1,6 +1,7 @@
 //! The life of one virtual address: find a place, take part in its election, leave in order.
 
 use std::error::Error as StdError;
+use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use linux::netlink::{self, Netlink};
@@ -118,7 +119,7 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
             },
             received = holder.wire.receive(&mut buffer) => match received {
                 Ok(received) => {
-                    let heard = received.map(|received| heard(&received));
+                    let heard = received.map(|received| heard(&received, &vip.peers));
                     holder.hear(heard).await;
                 }
                 Err(source) => break Err(Error::Receive { source }),
@@ -174,13 +175,19 @@ fn router_config(vip: &Vip, place: &Place) -> Config {
 
 type Heard = Result<(Header, Advertisement), protocols::vrrp::Refused>;
 
-fn heard(received: &linux::vrrp_socket::Received<'_>) -> Heard {
+fn heard(received: &linux::vrrp_socket::Received<'_>, peers: &[IpAddr]) -> Heard {
     let header = Header {
         from: received.from,
         to: received.to,
         ttl: received.ttl,
     };
-    Advertisement::parse(header, received.message).map(|advertisement| (header, advertisement))
+    let by_peer = peers.contains(&header.from) && !header.to.is_multicast();
+    let parsed = if by_peer {
+        Advertisement::parse_from_peer(header, received.message)
+    } else {
+        Advertisement::parse(header, received.message)
+    };
+    parsed.map(|advertisement| (header, advertisement))
 }
 
 /// A router and its hands.

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::rack::{Rack, wait};
+use crate::rack::{Rack, poll, wait};
 
 /// keepalived's priority; ours is above or below.
 const THEIRS: u8 = 100;
@@ -97,9 +97,14 @@ impl Dialect {
         self.held_by(&rack, 0); // they take over from us
 
         let ours = rack.start(1, &self.ours(50));
-        wait("we follow keepalived", || {
-            ours.status().vips[0].leader.is_some()
+        let mut last = None;
+        let followed = poll(|| {
+            let status = ours.status().vips[0].clone();
+            let follows = status.leader.is_some();
+            last = Some(status);
+            follows
         });
+        assert!(followed, "we do not follow keepalived: {last:#?}");
         assert!(rack.holds(0, self.vip));
         drop(theirs);
         self.held_by(&rack, 1); // we take over from them

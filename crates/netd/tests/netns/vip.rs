@@ -1,6 +1,5 @@
 //! Three nodes share an address; it moves, and stale or contested ones are dealt with.
 
-use std::io::Write;
 use std::path::Path;
 
 use linux::addr::Want;
@@ -11,10 +10,11 @@ use crate::rack::{Node, Rack, wait};
 const V4: &str = "192.0.2.100";
 const V6: &str = "2001:db8::100";
 
+/// Slow adverts: these nodes share two cores with every other test, and do not run in real time.
 fn config(vip: &str, rank: usize, more: &str) -> String {
     let priority = 100 + rank;
     format!(
-        "real_time: false\nvips: [{{name: api, id: 7, address: '{vip}', priority: {priority}, listen_ms: 100, {more}}}]\n"
+        "real_time: false\nvips: [{{name: api, id: 7, address: '{vip}', priority: {priority}, listen_ms: 100, advertise_ms: 200, {more}}}]\n"
     )
 }
 
@@ -54,8 +54,16 @@ fn a_planned_move_stays_moved() {
     let nodes = three(&rack, V4);
     nodes[2].resign("api");
     wait("node 1 takes it", || {
-        let seen: Vec<_> = nodes.iter().map(|node| node.status().vips[0].clone()).collect();
-        let late = seen[2].transitions.iter().filter(|step| step.to == "active").count() > 1;
+        let seen: Vec<_> = nodes
+            .iter()
+            .map(|node| node.status().vips[0].clone())
+            .collect();
+        let late = seen[2]
+            .transitions
+            .iter()
+            .filter(|step| step.to == "active")
+            .count()
+            > 1;
         assert!(!late, "node 2 took it back: {seen:#?}");
         seen[1].role == "active"
     });
@@ -82,12 +90,7 @@ fn a_cut_cable_moves_the_address_and_mending_brings_it_back() {
 fn a_failing_check_moves_the_address_and_a_required_one_forbids_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    let touch = |path: &Path| {
-        std::fs::File::create(path)
-            .unwrap()
-            .write_all(b"x")
-            .unwrap()
-    };
+    let touch = |path: &Path| std::fs::write(path, "").unwrap();
     let rack = Rack::new(3);
     let nodes: Vec<_> = (0..3)
         .map(|at| {
@@ -248,4 +251,39 @@ fn unicast_peers_agree_without_multicast() {
     settled(&rack, V4, 2);
     nodes[2].stop();
     settled(&rack, V4, 1);
+}
+
+#[test]
+fn packets_that_make_no_sense_are_counted_and_dropped() {
+    let rack = Rack::new(2);
+    let node = rack.start(0, &config(V4, 0, ""));
+    wait("the address is held", || node.role() == "active");
+    rack.hosts[1].run(|| async {
+        let index = Netlink::connect()
+            .unwrap()
+            .link("eth0")
+            .await
+            .unwrap()
+            .index;
+        let group = protocols::vrrp::GROUP_V4.into();
+        let socket = linux::vrrp_socket::Socket::open(linux::vrrp_socket::Options {
+            link: "eth0".into(),
+            index,
+            source: "192.0.2.11".parse().unwrap(),
+            group,
+        })
+        .unwrap();
+        for message in [
+            &[][..],
+            &[0x31],
+            &[0xff; 8],
+            &[0x31, 7, 255, 1, 0, 1, 0, 0, 9, 9, 9, 9],
+        ] {
+            socket.send(group, message).unwrap();
+        }
+    });
+    wait("all are counted", || {
+        node.status().vips[0].refused.values().sum::<u64>() == 4
+    });
+    assert_eq!(node.role(), "active");
 }

@@ -135,10 +135,20 @@ impl Node {
     }
 }
 
-pub fn wait(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+pub fn wait(what: &str, so: impl FnMut() -> bool) {
+    assert!(poll(so), "waited {} s until {what}", LIMIT.as_secs());
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// False if it does not become so.
+pub fn poll(mut so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + LIMIT;
     while !so() {
-        assert!(Instant::now() < deadline, "waited 20 s until {what}");
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }

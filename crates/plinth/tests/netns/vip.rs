@@ -91,7 +91,7 @@ fn problems_of_the_file_are_all_told_and_nothing_starts() {
 }
 
 fn told(what: &str, gap: Duration) {
-    println!("{what}: the client saw a gap of {} ms", gap.as_millis());
+    eprintln!("{what}: the client saw a gap of {} ms", gap.as_millis());
     assert!(gap < GENEROUS, "{what}: {gap:?}");
 }
 

@@ -169,6 +169,13 @@ impl Advertisement {
         if header.ttl != TTL {
             return Err(Refused::Ttl(header.ttl));
         }
+        Self::parse_from_peer(header, bytes)
+    }
+
+    /// As [`Advertisement::parse`], with any TTL: for unicast from a router that is known by its address.
+    ///
+    /// DEVIATION: the RFCs know no unicast. keepalived sends it over IPv6 with a hop limit of 64.
+    pub fn parse_from_peer(header: Header, bytes: &[u8]) -> Result<Self, Refused> {
         if header.from.is_ipv4() != header.to.is_ipv4() {
             return Err(Refused::Header);
         }
@@ -337,6 +344,7 @@ mod tests {
             ..header(v4(1))
         };
         assert_eq!(Advertisement::parse(far, &good), Err(Refused::Ttl(254)));
+        assert!(Advertisement::parse_from_peer(far, &good).is_ok());
         for (row, at, value, why) in [
             ("version 4", 0, 0x41, Refused::Version(4)),
             ("type 2", 0, 0x22, Refused::Type(2)),

@@ -14,6 +14,8 @@ const SEEDS: u64 = 1500;
 const INTERVAL: Duration = Duration::from_millis(40);
 const HEALTHY: u8 = 60;
 const SICK: u8 = 40;
+/// Stands for a host that only uses the address.
+const CLIENT: usize = usize::MAX;
 
 #[test]
 fn three_routers_agree_again_after_every_storm() {
@@ -33,6 +35,15 @@ fn five_routers_agree_again_after_every_storm() {
 fn routers_that_do_not_preempt_agree_and_the_unfit_hold_nothing() {
     for seed in 0..SEEDS {
         Sim::new(3, seed, Preempt::Never, Sickness::Required).storms();
+    }
+}
+
+#[test]
+fn routers_of_one_priority_agree_by_address() {
+    for seed in 0..SEEDS / 3 {
+        let mut sim = Sim::new(3, seed, Preempt::AtOnce, Sickness::Weight);
+        sim.ranked = false;
+        sim.storms();
     }
 }
 
@@ -66,8 +77,12 @@ struct Sim {
     sequence: u64,
     nodes: Vec<Node>,
     sickness: Sickness,
+    /// Every node has a priority of its own, the higher its number.
+    ranked: bool,
     loss_percent: u64,
     max_delay_us: u64,
+    /// Whom the client's ARP cache points to. It is in part 0.
+    client_sees: Option<IpAddr>,
     /// Since when two connected, waking nodes hold the address.
     overlap: Option<Instant>,
     trace: Vec<String>,
@@ -140,8 +155,10 @@ impl Sim {
             sequence: 0,
             nodes: (0..count).map(node).collect(),
             sickness,
+            ranked: true,
             loss_percent: 0,
             max_delay_us: 500,
+            client_sees: None,
             overlap: None,
             trace: Vec::new(),
         }
@@ -202,7 +219,7 @@ impl Sim {
             self.nodes[holder].healthy || best.is_none(),
             "{self}: sick holder {holder}"
         );
-        let preempts = self.nodes[holder].config.preempt == Preempt::AtOnce;
+        let preempts = self.ranked && self.nodes[holder].config.preempt == Preempt::AtOnce;
         assert!(
             !preempts || Some(holder) >= best,
             "{self}: {holder}, not {best:?}"
@@ -210,6 +227,12 @@ impl Sim {
         let changes = self.trace.len();
         self.advance(Duration::from_secs(1));
         assert_eq!(self.trace.len(), changes, "{self}: flapped in steady state");
+        let seen = self.client_sees;
+        assert_eq!(
+            seen,
+            Some(address(holder)),
+            "{self}: black hole, {holder} holds"
+        );
     }
 
     fn advance(&mut self, by: Duration) {
@@ -250,6 +273,10 @@ impl Sim {
     }
 
     fn deliver(&mut self, arrival: Arrival) {
+        if arrival.to == CLIENT {
+            self.client_sees = Some(arrival.header.from);
+            return;
+        }
         let node = &mut self.nodes[arrival.to];
         if !node.running {
             return;
@@ -289,7 +316,10 @@ impl Sim {
                     self.nodes[at].holds = true;
                 }
                 Action::DropVip => self.nodes[at].holds = false,
-                Action::Announce => assert!(self.nodes[at].holds, "{self}: {at} announces"),
+                Action::Announce => {
+                    assert!(self.nodes[at].holds, "{self}: {at} announces");
+                    self.announce(at);
+                }
                 Action::Probe | Action::Report(_) => {}
                 Action::Changed { from, to, why } => {
                     let millis = (self.now - self.start).as_millis();
@@ -323,6 +353,28 @@ impl Sim {
                 Arrival { to, header, bytes },
             );
         }
+    }
+
+    /// Announcements are delayed and lost as everything else.
+    fn announce(&mut self, from: usize) {
+        if self.nodes[from].part != 0 || self.roll(100) < self.loss_percent {
+            return;
+        }
+        let source = address(from);
+        let header = Header {
+            from: source,
+            to: group(source),
+            ttl: 255,
+        };
+        let delay = Duration::from_micros(20 + self.roll(self.max_delay_us));
+        self.sequence += 1;
+        let arrival = Arrival {
+            to: CLIENT,
+            header,
+            bytes: Vec::new(),
+        };
+        self.queue
+            .insert((self.now + delay, self.sequence), arrival);
     }
 
     fn run_node(&mut self, at: usize) {
@@ -374,9 +426,10 @@ impl Sim {
     }
 
     fn priority(&self, at: usize) -> Option<Priority> {
+        let rank = if self.ranked { at as u8 } else { 0 };
         match (self.nodes[at].healthy, self.sickness) {
-            (true, _) => Some(Priority(HEALTHY + at as u8)),
-            (false, Sickness::Weight) => Some(Priority(SICK + at as u8)),
+            (true, _) => Some(Priority(HEALTHY + rank)),
+            (false, Sickness::Weight) => Some(Priority(SICK + rank)),
             (false, Sickness::Required) => None,
         }
     }

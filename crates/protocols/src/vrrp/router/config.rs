@@ -41,16 +41,18 @@ pub struct Announce {
     /// In a row after taking the address and after every conflict.
     pub burst: u8,
     pub gap: Duration,
-    /// From then on, for caches that missed it.
+    /// From then on, for caches that missed it: also the longest that a healed network can go on believing
+    /// a node which held the address in another part and has left without being heard.
     pub refresh: Duration,
 }
 
 impl Default for Announce {
+    /// A burst of two seconds: longer than a killed node's kernel keeps answering for the address.
     fn default() -> Self {
         Self {
-            burst: 5,
+            burst: 20,
             gap: Duration::from_millis(100),
-            refresh: Duration::from_secs(10),
+            refresh: Duration::from_secs(1),
         }
     }
 }

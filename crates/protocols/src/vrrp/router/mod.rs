@@ -131,6 +131,10 @@ pub enum Why {
     Listened,
     #[error("the active router fell silent")]
     Silence,
+    #[error("no router speaks for the address")]
+    Vacant,
+    #[error("{from} has only priority {}", priority.0)]
+    Lesser { from: IpAddr, priority: Priority },
     #[error("nobody better answered")]
     Won,
     #[error("{from} has priority {}", priority.0)]
@@ -317,7 +321,9 @@ impl Router {
                 }
             }
             State::Active { .. } if better => {
-                actions.push(Action::DropVip);
+                // The last word is for the better one, who may not know that the link was told otherwise
+                // and only announces again when it hears of a conflict.
+                actions.extend([Action::DropVip, self.advertise()]);
                 self.turn(State::backup(down_at, Some(leader)), why, actions);
             }
             State::Active {
@@ -382,7 +388,13 @@ impl Router {
         else {
             return;
         };
+        // A lesser voice beside a good one that still speaks changes nothing.
+        let good = |known: &Leader| known.priority >= own && known.from != heard.from;
+        if heard.priority < own && now < *down_at && leader.as_ref().is_some_and(good) {
+            return;
+        }
         if heard.priority == Priority::RESIGN {
+            *leader = leader.filter(|leader| leader.from != heard.from);
             *down_at = (*down_at).min(hurry_at);
             return;
         }
@@ -476,8 +488,8 @@ impl Router {
         let State::Active { .. } = self.state else {
             return;
         };
-        // Long enough that any other comes first; if there is none, we take it back.
-        let down_at = now + self.config.down_interval(self.own(), self.config.interval);
+        // Long enough that any other comes first, even a busy one; if there is none, we take it back.
+        let down_at = now + self.config.down_interval(self.own(), self.config.interval) * 3;
         let yielded = State::Backup {
             down_at,
             leader: None,
@@ -509,9 +521,9 @@ impl Router {
             State::Listening { until, claimed } if now >= until => {
                 self.heard_out(now, claimed, actions);
             }
-            State::Backup { down_at, .. } if now >= down_at => {
-                self.stand(now, Why::Silence, actions);
-            }
+            State::Backup {
+                down_at, leader, ..
+            } if now >= down_at => self.stand(now, self.why_stand(now, leader), actions),
             State::Candidate { win_at } if now >= win_at + self.config.interval => {
                 self.stand(now, Why::Overslept, actions);
             }
@@ -538,6 +550,19 @@ impl Router {
         // The listening counts as the silence; the skew still lets the better go first.
         let down_at = now + self.config.skew(self.own(), self.config.interval);
         self.turn(State::backup(down_at, None), Why::Listened, actions);
+    }
+
+    fn why_stand(&self, now: Instant, leader: Option<Leader>) -> Why {
+        let Some(leader) = leader else {
+            return Why::Vacant;
+        };
+        let own = self.own();
+        let speaks = now < leader.heard + self.config.down_interval(own, leader.interval);
+        if speaks && leader.priority < own {
+            let (from, priority) = (leader.from, leader.priority);
+            return Why::Lesser { from, priority };
+        }
+        Why::Silence
     }
 
     fn stand(&mut self, now: Instant, why: Why, actions: &mut Vec<Action>) {

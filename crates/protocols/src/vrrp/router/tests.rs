@@ -38,7 +38,11 @@ fn config(priority: u8) -> Config {
         preempt: Preempt::AtOnce,
         listen: Duration::ZERO,
         swift: true,
-        announce: Announce::default(),
+        announce: Announce {
+            burst: 5,
+            refresh: Duration::from_secs(10),
+            ..Announce::default()
+        },
     }
 }
 
@@ -450,4 +454,47 @@ fn packets_of_another_id_are_not_ours_to_judge() {
         }),
         []
     );
+}
+
+#[test]
+fn the_log_tells_why_a_router_stands() {
+    let why = |heard: &[u8]| {
+        let mut bench = Bench::backup(config(100));
+        for priority in heard {
+            bench.hear(node(11), *priority);
+        }
+        let actions = bench.until(Role::Candidate);
+        let Some(Action::Changed { why, .. }) = actions.last() else {
+            panic!("{actions:?}")
+        };
+        why.to_string()
+    };
+    for (heard, expected) in [
+        (&[][..], "no router speaks for the address"),
+        (&[200], "the active router fell silent"),
+        (&[200, 0], "no router speaks for the address"),
+        (&[50], "192.0.2.11 has only priority 50"),
+    ] {
+        assert_eq!(why(heard), expected, "{heard:?}");
+    }
+}
+
+#[test]
+fn the_loser_of_a_conflict_has_the_last_word_so_that_the_winner_announces_again() {
+    let mut loser = Bench::active(config(100));
+    let actions = loser.hear(node(11), 150);
+    assert_eq!(actions[0], Action::DropVip);
+    assert_eq!(sent(&actions), [100]);
+}
+
+#[test]
+fn a_lesser_voice_beside_a_living_better_one_changes_nothing() {
+    for lesser in [50, 0] {
+        let mut bench = Bench::backup(config(100));
+        bench.hear(node(11), 200);
+        let patience = bench.router.wake_at();
+        bench.hear(node(12), lesser);
+        assert_eq!(bench.router.wake_at(), patience, "{lesser}");
+        assert_eq!(bench.router.leader().unwrap().from, node(11), "{lesser}");
+    }
 }
