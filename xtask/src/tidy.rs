@@ -164,7 +164,13 @@ fn lints() -> Result<Vec<String>> {
         let message = &line["message"];
         let code = message["code"]["code"].as_str().unwrap_or_default();
         let rendered = message["rendered"].as_str().unwrap_or_default();
+        let file = message["spans"][0]["file_name"]
+            .as_str()
+            .unwrap_or_default();
+        // A test may say "anything else".
+        let test = file.contains("/tests/") || file.ends_with("tests.rs");
         let counts = match code {
+            "clippy::wildcard_enum_match_arm" if test => false,
             "clippy::wildcard_enum_match_arm" => {
                 ours.iter().any(|name| suggests(message, name, &foreign))
             }
