@@ -23,8 +23,14 @@ pub fn print(status: &Status) {
             status.ca_file.display()
         );
     }
+    let url = status
+        .servers
+        .iter()
+        .map(|server| server.redfish.len())
+        .max()
+        .unwrap_or(0);
     println!(
-        "{:12} {:38} {:16} {:11} {:18} {:18} BOOT / MEDIA",
+        "{:12} {:url$} {:16} {:11} {:18} {:18} BOOT / MEDIA",
         "SERVER", "REDFISH", "IPMI", "POWER", "BAREMETAL", "PROVISIONING"
     );
     for server in status.servers.iter().take(LISTED) {
@@ -41,7 +47,7 @@ pub fn print(status: &Status) {
             .map(|o| format!("{:?} {:?}", o.device, o.lasting))
             .unwrap_or_default();
         println!(
-            "{:12} {:38} {:16} {:11} {:18} {:18} {boot} {}",
+            "{:12} {:url$} {:16} {:11} {:18} {:18} {boot} {}",
             server.name,
             server.redfish,
             server.ipmi,
