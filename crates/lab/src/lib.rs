@@ -16,6 +16,7 @@
 
 pub mod bmc;
 pub mod certificate;
+mod clock;
 pub mod control;
 pub mod daemon;
 pub mod doctor;

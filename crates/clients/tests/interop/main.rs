@@ -5,5 +5,9 @@
 mod bmc;
 mod ipmi;
 mod lab_redfish;
+#[path = "../../../lab/tests/interop/python.rs"]
 mod python;
 mod sushy_tools;
+
+/// What the clients in Python are.
+const REQUIREMENTS: &str = include_str!("requirements.txt");

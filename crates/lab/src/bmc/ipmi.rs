@@ -15,6 +15,7 @@ use tokio::sync::broadcast;
 use tracing::{debug, info, warn};
 
 use super::Bmc;
+use crate::clock::at;
 use crate::fault::Kind;
 use crate::hardware::Firmware;
 use crate::server::boot::{Device, Lasting, Override};
@@ -248,13 +249,6 @@ fn flags(boot: Option<Override>, firmware: Firmware) -> BootFlags {
     BootFlags {
         uefi: firmware == Firmware::Uefi,
         ..flags
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
     }
 }
 

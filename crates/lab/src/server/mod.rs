@@ -15,16 +15,16 @@ pub mod qemu;
 pub mod sim;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 pub use chassis::{Action, Chassis, Event, Power, Refusal, View};
 pub use console::Console;
 
+use crate::clock::at;
 use crate::fault::Faults;
 use crate::hardware::{Firmware, Hardware};
 
@@ -264,10 +264,3 @@ impl Task {
 }
 
 const BOARD_STOPS_WITHIN: Duration = Duration::from_secs(10);
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}

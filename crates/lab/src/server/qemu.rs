@@ -16,6 +16,7 @@ use super::chassis::{Media, Wires};
 use super::console::{BoardEnd, Console, Screen};
 use super::{Action, Board, News};
 use crate::bmc::media::{Address, Fetcher, Wanted};
+use crate::clock::at;
 use crate::hardware::{Firmware, Network};
 use crate::loss;
 use crate::rack::Place;
@@ -474,12 +475,5 @@ async fn next_event(running: &mut Option<Running>) -> Event {
             Err(broadcast::error::RecvError::Lagged(_)) => {}
             Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
         }
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
     }
 }

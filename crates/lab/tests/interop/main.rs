@@ -4,3 +4,6 @@
 
 mod python;
 mod redfish;
+
+/// What the clients in Python are.
+const REQUIREMENTS: &str = include_str!("requirements.txt");

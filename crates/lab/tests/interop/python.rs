@@ -1,13 +1,14 @@
-//! A Python environment with the clients of `requirements.txt`, made once and kept in the cache.
+//! A Python environment with what `REQUIREMENTS` asks for, made once and kept in the cache. Every interop test binary
+//! uses this file, with requirements of its own.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-const REQUIREMENTS: &str = include_str!("requirements.txt");
+use super::REQUIREMENTS;
 
-/// The interpreter of an environment that has what `requirements.txt` asks for.
+/// The interpreter of an environment that has what `REQUIREMENTS` asks for.
 ///
 /// # Panics
 /// When it cannot be made: the tests need Python 3 with `venv`, and on the first run the package index.

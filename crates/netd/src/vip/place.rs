@@ -19,7 +19,7 @@ pub struct Place {
     pub source: IpAddr,
 }
 
-/// Why there is none, for now.
+/// Why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     #[error("{0} is this node's own address; a virtual address belongs to nobody")]

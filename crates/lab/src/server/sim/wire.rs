@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
+use crate::clock::at;
 use crate::hardware::{Network, Nic};
 
 #[derive(Debug, thiserror::Error)]
@@ -148,13 +149,6 @@ async fn ask(
             },
             () = at(wake) => client.handle(Instant::now(), Event::Timer),
         };
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
     }
 }
 

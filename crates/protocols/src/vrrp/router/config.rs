@@ -14,7 +14,7 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// This node's own address: the source of its packets, and what breaks a tie (higher wins).
     pub source: IpAddr,
-    /// `None`: not fit to hold the address for now. Give every node a priority of its own.
+    /// `None`: not fit to hold the address. Give every node a priority of its own.
     pub priority: Option<Priority>,
     pub interval: Duration,
     pub authentication: Authentication,
