@@ -107,7 +107,7 @@ pub async fn up(
         .process_group(0)
         .current_dir("/");
     let mut child = run.spawn().map_err(Error::Spawn)?;
-    match ready(dir, &mut child).await {
+    match ready(dir, &mut child, &say).await {
         Ok(()) => Ok(rack),
         Err(reason) => {
             _ = child.kill();
@@ -119,24 +119,54 @@ pub async fn up(
     }
 }
 
-async fn ready(dir: &Dir, child: &mut Child) -> Result<(), String> {
-    let deadline = Instant::now() + READY_WITHIN;
-    while Instant::now() < deadline {
+async fn ready(dir: &Dir, child: &mut Child, say: &impl Fn(&str)) -> Result<(), String> {
+    let what = format!("the lab to answer; its log is {}", dir.log().display());
+    let mut wait = Wait::new(&what, READY_WITHIN);
+    while wait.goes_on(say).await {
         if let Ok(Some(status)) = child.try_wait() {
             return Err(format!("its process ended ({status})"));
         }
-        if control::ask(&dir.control_socket(), &Request::Status)
-            .await
-            .is_ok()
-        {
+        let answer = control::ask(&dir.control_socket(), &Request::Status).await;
+        if answer.is_ok() {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Err(format!(
         "it was not ready within {} s",
         READY_WITHIN.as_secs()
     ))
+}
+
+/// A wait that says what it waits for when it takes long, and when it gives up.
+struct Wait<'a> {
+    what: &'a str,
+    deadline: Instant,
+    speak_at: Instant,
+}
+
+impl<'a> Wait<'a> {
+    const SPEAKS_EVERY: Duration = Duration::from_secs(5);
+
+    fn new(what: &'a str, within: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            what,
+            deadline: now + within,
+            speak_at: now + Self::SPEAKS_EVERY,
+        }
+    }
+
+    /// Pauses; false when time is up.
+    async fn goes_on(&mut self, say: &impl Fn(&str)) -> bool {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = Instant::now();
+        if now >= self.speak_at {
+            let left = self.deadline.saturating_duration_since(now).as_secs();
+            say(&format!("waiting for {}; giving up in {left} s", self.what));
+            self.speak_at = now + Self::SPEAKS_EVERY;
+        }
+        now < self.deadline
+    }
 }
 
 /// The end of the lab's log, which says why it failed.
@@ -148,12 +178,12 @@ fn tail(dir: &Dir) -> String {
 }
 
 /// Takes a lab down, living or left behind, and removes all of it.
-pub async fn down(dir: &Dir) -> Result<String, Error> {
+pub async fn down(dir: &Dir, say: impl Fn(&str)) -> Result<String, Error> {
     let record = match dir.look()? {
         Found::Nothing => return Err(Error::NoLab(dir.path().to_path_buf())),
         Found::Left(record) => record,
         Found::Living(record) => {
-            stop(dir, &record).await;
+            stop(dir, &record, &say).await;
             record
         }
     };
@@ -162,29 +192,54 @@ pub async fn down(dir: &Dir) -> Result<String, Error> {
 }
 
 /// Asks the lab to stop its servers and end. What it cannot be asked to do, `clean` does by force.
-async fn stop(dir: &Dir, record: &Record) {
-    if control::ask(&dir.control_socket(), &Request::Down)
-        .await
-        .is_err()
-    {
+async fn stop(dir: &Dir, record: &Record, say: &impl Fn(&str)) {
+    let socket = dir.control_socket();
+    let asked = control::ask(&socket, &Request::Down);
+    tokio::pin!(asked);
+    let mut wait = Wait::new("the lab to take the order to stop", STOPS_WITHIN);
+    let asked = loop {
+        tokio::select! {
+            asked = &mut asked => break asked,
+            _ = wait.goes_on(say) => {}
+        }
+    };
+    if let Err(error) = asked {
+        say(&format!(
+            "the lab cannot be asked ({}); ending its process",
+            model::chain(&error)
+        ));
         _ = record.runner.map(state::Runner::terminate);
     }
-    let deadline = Instant::now() + STOPS_WITHIN;
-    while record.runner.is_some_and(state::Runner::is_alive) && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let mut wait = Wait::new("the lab's servers to stop", STOPS_WITHIN);
+    while record.runner.is_some_and(state::Runner::is_alive) && wait.goes_on(say).await {}
 }
 
 /// Asks the lab in this directory.
 pub async fn ask(dir: &Dir, request: &Request) -> Result<Answer, Error> {
-    match dir.look()? {
-        Found::Nothing => Err(Error::NoLab(dir.path().to_path_buf())),
-        Found::Left(_) => Err(Error::Dead(dir.path().to_path_buf())),
-        Found::Living(_) => match control::ask(&dir.control_socket(), request).await? {
-            Answer::Refused(why) => Err(Error::Refused(why)),
-            answer @ (Answer::Status(_) | Answer::Faults(_) | Answer::Done) => Ok(answer),
-        },
+    let record = match dir.look()? {
+        Found::Nothing => return Err(Error::NoLab(dir.path().to_path_buf())),
+        Found::Left(_) => return Err(Error::Dead(dir.path().to_path_buf())),
+        Found::Living(record) => record,
+    };
+    match control::ask(&dir.control_socket(), request).await {
+        Ok(Answer::Refused(why)) => Err(Error::Refused(why)),
+        Ok(answer @ (Answer::Status(_) | Answer::Faults(_) | Answer::Done)) => Ok(answer),
+        Err(control::AskError::Connect { .. }) if dies(&record).await => {
+            Err(Error::Dead(dir.path().to_path_buf()))
+        }
+        Err(error) => Err(error.into()),
     }
+}
+
+/// A process that is being killed closes its sockets a moment before it is gone.
+async fn dies(record: &Record) -> bool {
+    let mut wait = Wait::new("the lab's process to end", Duration::from_secs(1));
+    while record.runner.is_some_and(state::Runner::is_alive) {
+        if !wait.goes_on(&|_| {}).await {
+            return false;
+        }
+    }
+    true
 }
 
 fn unclean(errors: Vec<state::Error>) -> Result<(), Error> {
@@ -202,4 +257,24 @@ fn password() -> String {
     (0..20)
         .map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())]))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[tokio::test]
+    async fn a_long_wait_speaks_and_ends() {
+        let said = RefCell::new(vec![]);
+        let say = |line: &str| said.borrow_mut().push(line.to_string());
+        let now = Instant::now();
+        let mut wait = Wait {
+            what: "rain",
+            deadline: now + Duration::from_millis(60),
+            speak_at: now,
+        };
+        while wait.goes_on(&say).await {}
+        assert_eq!(*said.borrow(), ["waiting for rain; giving up in 0 s"]);
+    }
 }

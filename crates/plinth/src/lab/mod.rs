@@ -176,7 +176,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Fault(command) => fault::run(command),
         Command::Exec { at, command } => exec(&at, &command),
         Command::Down { at } => {
-            let name = runtime()?.block_on(up::down(&at.dir()?))?;
+            let name = runtime()?.block_on(up::down(&at.dir()?, |line| println!("{line}")))?;
             println!("lab {name} is down");
             Ok(())
         }

@@ -1,6 +1,7 @@
 //! Up, down, crash, bad input.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::harness::{Lab, PLINTH, poll, str_of, text, wait_for};
@@ -282,4 +283,28 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
     let output = Command::new("sh").args(["-c", &pipe]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.stdout.starts_with(b"_plinth"));
+}
+
+#[test]
+fn a_lab_that_hangs_is_waited_for_aloud() {
+    let lab = Lab::up(&["--kind", "sim", "--servers", "1"]);
+    let pid = lab.status()["pid"].as_u64().unwrap();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    let mut down = lab.command(&["down"]);
+    let mut down = down.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(down.stdout.as_mut().unwrap())
+        .read_line(&mut said)
+        .unwrap();
+    signal("-CONT");
+    assert!(
+        said.starts_with("waiting for the lab to take the order to stop; giving up in"),
+        "{said}"
+    );
+    assert!(down.wait().unwrap().success());
+    assert!(!runs(pid));
 }
