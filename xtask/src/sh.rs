@@ -6,10 +6,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// The top of the project.
+/// The top of the project. Cargo says where we run; where we were compiled may be another checkout that shares its
+/// target directory.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .parent()
+    let ours = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    ours.parent()
         .expect("xtask lies inside the project")
         .to_path_buf()
 }
