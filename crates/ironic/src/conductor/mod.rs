@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lifecycle::node::{Kind, PowerPolicy, Settings, Step, Timers, next};
+use model::Mac;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -163,6 +164,28 @@ impl Conductor {
             warn!("work goes on at some nodes; it is taken up at the next start");
             aborts.iter().for_each(tokio::task::AbortHandle::abort);
         }
+    }
+
+    /// A host of ours was seen on its way: it got an address, it fetched the kernel. Shown to those who wait for it.
+    pub async fn saw(self: &Arc<Self>, mac: Mac, what: &str) -> Result<(), store::Error> {
+        let seen = self.store.change(|tables| {
+            let port = tables.ports.named(&mac.to_string());
+            let Some(node) = port.and_then(|port| tables.nodes.get(port.node_uuid)) else {
+                return Ok((Vec::new(), None));
+            };
+            if node.life.boot_trace.as_deref() == Some(what) {
+                return Ok((Vec::new(), None));
+            }
+            let mut node = Node::clone(node);
+            node.life.boot_trace = Some(what.to_owned());
+            self.settle(&mut node, Timestamp::now());
+            let uuid = node.uuid;
+            Ok::<_, store::Error>((vec![node.into()], Some(uuid)))
+        });
+        if let Some(node) = seen.await? {
+            self.poke(node);
+        }
+        Ok(())
     }
 
     pub fn driver(&self, name: &str) -> Option<&Driver> {

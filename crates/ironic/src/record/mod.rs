@@ -14,7 +14,9 @@ use uuid::Uuid;
 
 pub use allocation::{Allocation, AllocationState};
 pub use history::{Event, Severity};
-pub use node::{BootDevice, BootMode, Errand, Hardware, Interfaces, Medium, Node, PowerTarget};
+pub use node::{
+    BootDevice, BootMode, BootOrder, Errand, Hardware, Interfaces, Medium, Node, PowerTarget,
+};
 pub use port::{Port, Vif};
 pub use portgroup::Portgroup;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
-use lifecycle::node::{BootBy, DeployBy, Drivers, InspectBy, Power, Settings, View};
+use lifecycle::node::{BootBy, BootInto, DeployBy, Drivers, InspectBy, Power, Settings, View};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -65,6 +65,9 @@ pub struct Node {
     pub updated_at: Option<Timestamp>,
     /// What the hardware is told to be, where a driver has no hardware to ask.
     pub hardware: Hardware,
+    /// What the host is to boot next over the network or from a virtual CD; from its disk where there is none.
+    #[serde(default)]
+    pub boot_order: Option<BootOrder>,
 }
 
 /// The implementation of each part of a driver that this node uses.
@@ -136,6 +139,7 @@ impl Node {
             created_at: now,
             updated_at: None,
             hardware: Hardware::default(),
+            boot_order: None,
         }
     }
 
@@ -229,6 +233,15 @@ impl Row for Node {
 /// The name under which the node of an instance is found.
 fn instance_key(instance: &str) -> String {
     format!("instance/{instance}")
+}
+
+/// What a host is to boot. Boot files and media are made from it whenever they are asked for, so a restart loses none.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootOrder {
+    pub into: BootInto,
+    pub by: BootBy,
+    /// Makes the address of the virtual CD unguessable, and tells this boot from earlier ones.
+    pub key: Uuid,
 }
 
 /// Something asked of a node that is not a verb. The node is locked until it is done.
