@@ -13,6 +13,7 @@
 //! The same input gives the same bytes: the time is an argument, and directories are sorted.
 
 mod boot;
+mod find;
 mod names;
 mod record;
 mod tree;
@@ -20,6 +21,8 @@ mod volume;
 
 use crate::layout::{Content, Extent, Layout};
 use tree::Tree;
+
+pub use find::{FindError, Found, find};
 
 pub(crate) const SECTOR: u64 = 2048;
 
