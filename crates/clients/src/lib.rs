@@ -1,6 +1,7 @@
 //! Typed clients of what stands in a rack: Redfish and IPMI, with a limit on everything and a reason for every no.
 
 pub mod ipmi;
+pub mod ironic;
 pub mod redfish;
 
 /// Whether a server runs.
