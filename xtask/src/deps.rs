@@ -1,6 +1,7 @@
 //! Debian packages the project needs, to build, to run the lab and to test against strangers.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -16,6 +17,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "qemu-utils",
             "ovmf",
             "seabios",
+            "ipxe",
             "ipxe-qemu",
             "nftables",
         ],
@@ -65,9 +67,49 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Those to measure ourselves beside; tests do without.
+const BENCH_PACKAGES: &[(&str, &[&str])] = &[
+    (
+        "incumbents",
+        &[
+            "dnsmasq-base",
+            "haproxy",
+            "keepalived",
+            "kea-dhcp4-server",
+            "knot",
+            "tftpd-hpa",
+            "unbound",
+        ],
+    ),
+    ("load", &["dnsperf", "kea-admin", "wrk"]),
+];
+
 /// Installs what is missing, as root or through sudo. Says nothing when nothing is.
 pub fn install() -> Result<()> {
-    let missing = missing()?;
+    install_missing(&missing()?)
+}
+
+/// The same, for benchmarks.
+pub fn install_bench() -> Result<()> {
+    install_missing(&missing_of(BENCH_PACKAGES)?)
+}
+
+/// A package that cannot be installed beside the others, unpacked into this directory.
+pub fn unpack(package: &str, dir: &Path) -> Result<()> {
+    if dir.join("usr").exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    sh::run(
+        Command::new("apt-get")
+            .args(["download", "-qq", package])
+            .current_dir(dir),
+    )?;
+    let script = format!("dpkg-deb --extract {package}_*.deb . && rm {package}_*.deb");
+    sh::run(Command::new("sh").args(["-c", &script]).current_dir(dir))
+}
+
+fn install_missing(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -88,7 +130,7 @@ pub fn install() -> Result<()> {
     sh::run(
         as_root("apt-get")
             .args(flags)
-            .args(&missing)
+            .args(missing)
             .stdout(Stdio::null()),
     )
     .context("install Debian packages; `cargo xtask deps` tries again")
@@ -96,6 +138,10 @@ pub fn install() -> Result<()> {
 
 /// Packages that are not installed, in the order of the list.
 pub fn missing() -> Result<Vec<&'static str>> {
+    missing_of(PACKAGES)
+}
+
+fn missing_of(packages: &[(&str, &[&'static str])]) -> Result<Vec<&'static str>> {
     let listed =
         sh::output(Command::new("dpkg-query").args(["-W", "-f=${Package} ${db:Status-Status}\n"]))
             .context(
@@ -106,7 +152,7 @@ pub fn missing() -> Result<Vec<&'static str>> {
         .filter_map(|line| line.strip_suffix(" installed"))
         .map(str::trim)
         .collect();
-    let wanted = PACKAGES.iter().flat_map(|(_, names)| names.iter().copied());
+    let wanted = packages.iter().flat_map(|(_, names)| names.iter().copied());
     Ok(wanted.filter(|name| !installed.contains(name)).collect())
 }
 

@@ -14,11 +14,15 @@ use crate::sh;
 const RINGS: &[(&str, &[&str])] = &[
     ("nouns", &["model", "crd"]),
     ("decisions", &["protocols", "media", "lifecycle", "plan"]),
-    ("the machine", &["linux", "vm", "clients", "image"]),
+    (
+        "the machine",
+        &["linux", "vm", "clients", "image", "services"],
+    ),
     (
         "programs",
         &[
             "netd",
+            "mcs",
             "ironic",
             "agent",
             "operator",
@@ -75,7 +79,7 @@ fn rings() -> Result<Vec<String>> {
         .context("cargo metadata has packages")?
     {
         let name = package["name"].as_str().unwrap_or_default();
-        if name == "xtask" {
+        if ["xtask", "fuzz"].contains(&name) {
             continue;
         }
         let Some(ring) = ring_of(name) else {

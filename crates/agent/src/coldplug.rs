@@ -32,7 +32,7 @@ pub async fn run(sys: &Path) {
         }
     };
     // Nothing asks for these by a modalias of a device.
-    for wanted in ["af_packet", "efivarfs"] {
+    for wanted in ["af_packet", "efivarfs", "ipmi_devintf"] {
         let _ = modules.load(wanted);
     }
     let started = Instant::now();

@@ -5,9 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use agent::http::Way;
+use agent::ipa::{self, End, Settings};
+use agent::parameters::{self, Parameters};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::console::{line, say};
+use crate::console::{self, line, say};
+use crate::medium::Medium;
+use crate::metal::Metal;
+use crate::network::fixed::{self, Fixed};
 use crate::{button, coldplug, inventory, network};
 
 /// Tests and people look for the inventory between these.
@@ -53,23 +59,95 @@ enum Error {
 async fn live() -> Result<Last, Error> {
     say(concat!("plinth-agent ", env!("CARGO_PKG_VERSION")));
     let mut signals = Signals::open()?;
+    let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let (given, _) = Parameters::parse(&line);
+    console::log_here(given.debug);
     coldplug::run(Path::new("/sys")).await;
     let buttons = button::watch(Path::new("/"));
     let work = async {
-        let network = network::up().await;
+        let medium = Medium::look(given.virtual_media).await;
+        // The kernel line is the nearer of the two, so it has the last word.
+        let line = format!("{} {line}", medium.parameters);
+        let (parameters, problems) = Parameters::parse(&line);
+        for problem in problems {
+            say(&problem.to_string());
+        }
+        let network = network::up(&fixed_addresses(&line, &medium)).await;
         let addresses = network::addresses().await;
-        report(&inventory::collect(Path::new("/"), &addresses));
-        say("ready; waiting for orders");
-        network.keep().await;
+        let found = inventory::collect(Path::new("/"), &addresses);
+        report(&found);
+        tokio::select! {
+            () = network.keep() => Last::PowerOff,
+            last = obey(parameters, medium, &found) => last,
+        }
     };
     tokio::select! {
-        () = work => Ok(Last::PowerOff),
+        last = work => Ok(last),
         why = signals.last() => Ok(why),
         () = button::pressed(buttons) => {
             say("power button pressed: switching off");
             Ok(Last::PowerOff)
         }
     }
+}
+
+/// Works for Ironic. Without one, or when that fails, the reason stays on the console.
+async fn obey(
+    parameters: Parameters,
+    medium: Medium,
+    inventory: &model::inventory::Inventory,
+) -> Last {
+    let name = inventory.hostname.clone().or_else(|| {
+        let first = inventory.interfaces.first()?;
+        Some(first.mac_address.to_string().replace(':', "-"))
+    });
+    let settings = Settings {
+        name: name.unwrap_or_else(|| "plinth-agent".into()),
+        way: Way {
+            authorities: medium.authorities,
+            insecure: parameters.insecure,
+            source: None,
+            own_resolver: true,
+        },
+        parameters,
+        identity: None,
+        set_clock: true,
+        seed: uuid::Uuid::new_v4().as_u64_pair().0,
+    };
+    match ipa::run(settings, std::sync::Arc::new(Metal::new())).await {
+        Ok(End::PowerOff) => {
+            say("told to switch off");
+            Last::PowerOff
+        }
+        Ok(End::Reboot) => {
+            say("told to restart");
+            Last::Reboot
+        }
+        Err(error) => {
+            say(&model::chain(&error));
+            say("ready; waiting for orders");
+            std::future::pending().await
+        }
+    }
+}
+
+/// The CD knows every card; the kernel's `ip=` one.
+fn fixed_addresses(line: &str, medium: &Medium) -> Vec<Fixed> {
+    let mut fixed = vec![];
+    if let Some(data) = &medium.network_data {
+        let (found, problems) = fixed::from_network_data(data);
+        fixed.extend(found);
+        for problem in problems {
+            say(&problem);
+        }
+    }
+    if let Some(value) = parameters::words(line).get("ip") {
+        match fixed::from_kernel(value) {
+            Ok(found) => fixed.extend(found),
+            Err(problem) => say(&problem),
+        }
+    }
+    fixed
 }
 
 fn report(inventory: &model::inventory::Inventory) {

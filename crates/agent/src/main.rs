@@ -1,8 +1,9 @@
-//! `plinth-agent`: the only program in the ramdisk. As PID 1 it makes the server usable and tells what it is;
-//! with `--inventory` it prints the hardware of the machine it runs on.
+//! `plinth-agent`: the only program in the ramdisk. As PID 1 it makes the server usable, tells what it is and does
+//! what Ironic says; with `--inventory` it prints the hardware of the machine it runs on.
 //!
 //! ```text
-//! init ──> coldplug (drivers) ──> network (links, DHCP) ──> inventory ──> stay (buttons, signals)
+//! init ──> coldplug (drivers) ──> medium (CD) ──> network (links, DHCP) ──> inventory ──> agent::ipa over metal
+//!                                                                     buttons, signals ──> off
 //! ```
 
 mod button;
@@ -10,6 +11,9 @@ mod coldplug;
 mod console;
 mod init;
 mod inventory;
+mod logs;
+mod medium;
+mod metal;
 mod network;
 
 use std::path::Path;

@@ -1,7 +1,10 @@
 //! Images made by other programs, and what other programs think of the disks we write: qemu-img, gzip, xz, zstd,
-//! sfdisk, sgdisk, blkid, mkfs. Disks are files.
+//! sfdisk, sgdisk, blkid, mkfs; Python in Ironic's place. Disks are files.
 
 #![expect(clippy::unwrap_used, reason = "a test of files, with helpers")]
+
+#[path = "interop/protocol.rs"]
+mod protocol;
 
 use std::fs::{self, File};
 use std::io::Write;

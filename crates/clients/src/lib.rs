@@ -1,5 +1,6 @@
-//! Typed clients of what stands in a rack: Redfish and IPMI, with a limit on everything and a reason for every no.
+//! Typed clients of what stands in a rack: Redfish, IPMI and the agent, with a limit on everything and a reason for every no.
 
+pub mod agent;
 pub mod ipmi;
 pub mod ironic;
 pub mod redfish;

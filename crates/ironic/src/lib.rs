@@ -11,6 +11,7 @@ mod api;
 pub mod boot;
 mod conductor;
 pub mod config;
+mod deploy;
 mod driver;
 mod record;
 pub mod server;

@@ -19,9 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, info, warn};
 
 use crate::api::{self, Auth, Service, Users};
+use crate::boot::notebook::Notebook;
+use crate::boot::{self, Settings};
 use crate::conductor::{self, Conductor};
 use crate::config::{self, Config};
-use crate::driver::{Driver, fake};
+use crate::driver::Drivers;
 use crate::store::{self, Store};
 
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +54,13 @@ pub enum Error {
     },
     #[error("certificate and key do not make a TLS server")]
     Tls(#[source] rustls::Error),
+    #[error("could not start the boot services")]
+    Boot(#[from] boot::Error),
     #[error("could not watch for signals")]
     Signals(#[source] std::io::Error),
 }
 
-/// Runs until SIGTERM or SIGINT. SIGHUP reads users and certificates anew.
+/// Runs until SIGTERM or SIGINT. SIGHUP reads users, certificates and what servers boot from anew.
 pub async fn run(path: &Path) -> Result<(), Error> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut end = signal(SignalKind::terminate()).map_err(Error::Signals)?;
@@ -82,7 +86,7 @@ pub async fn run(path: &Path) -> Result<(), Error> {
                 _ = end.recv() => return,
                 _ = interrupt.recv() => return,
                 _ = reload.recv() => match Config::load(path).map_err(Error::from).and_then(|config| server.reload(&config)) {
-                    Ok(()) => info!("users and certificates were read anew; other settings need a restart"),
+                    Ok(()) => info!("users, certificates and boot settings were read anew; other settings need a restart"),
                     Err(error) => error!(error = model::chain(&error), "reload; all stays as it was"),
                 }
             }
@@ -99,6 +103,7 @@ pub async fn run(path: &Path) -> Result<(), Error> {
 pub struct Server {
     service: Arc<Service>,
     tls: Option<RwLock<Arc<ServerConfig>>>,
+    boot: Option<boot::Service>,
 }
 
 impl Server {
@@ -112,6 +117,11 @@ impl Server {
         let auth = auth(config)?;
         let tls = tls(config)?.map(RwLock::new);
         let store = Arc::new(store);
+        let settings = Settings::of(config);
+        let mut deploy = config.deploy.clone();
+        if let (None, Some(boot)) = (&deploy.images_url, &settings) {
+            deploy.images_url = Some(format!("{}/images", boot.http_url));
+        }
         let options = conductor::Options {
             host: config.host.clone(),
             group: config.conductor_group.clone(),
@@ -120,10 +130,38 @@ impl Server {
             defaults: config.defaults,
             most_deploys: config.max_concurrent_deploy,
             most_cleans: config.max_concurrent_clean,
+            deploy,
+            state: config
+                .state
+                .parent()
+                .map(Path::to_owned)
+                .unwrap_or_default(),
         };
-        let fake = Driver::Fake(fake::Fake::new(config.fake.clone()));
-        let conductor = Conductor::start(Arc::clone(&store), fake, options).await?;
+        let media: conductor::MediaUrl = match settings.clone() {
+            Some(settings) => Box::new(move |node| settings.media_url(node)),
+            None => Box::new(|_| None),
+        };
+        let drivers = Drivers::new(
+            config.fake.clone(),
+            config.bmc.clone(),
+            &config.timers,
+            Arc::clone(&store),
+        );
+        let conductor = Conductor::start(Arc::clone(&store), drivers, media, options).await?;
+        let notebook = Arc::new(Notebook::default());
+        if let Some(document) = store.document(Notebook::DOCUMENT)? {
+            notebook.restore(&document);
+        }
+        let boot = match settings {
+            None => None,
+            Some(settings) => {
+                let (store, conductor) = (Arc::clone(&store), Arc::clone(&conductor));
+                let notebook = Arc::clone(&notebook);
+                Some(boot::Service::start(settings, config, store, conductor, notebook).await?)
+            }
+        };
         let options = api::Options {
+            notebook,
             public_endpoint: config.public_endpoint.clone(),
             max_limit: config.max_limit,
             tls: tls.is_some(),
@@ -132,6 +170,7 @@ impl Server {
         Ok(Self {
             service: Service::new(store, conductor, options, auth),
             tls,
+            boot,
         })
     }
 
@@ -156,6 +195,9 @@ impl Server {
         self.service.set_auth(auth);
         if let (Some(tls), Some(new)) = (&self.tls, new) {
             *tls.write().unwrap_or_else(PoisonError::into_inner) = new;
+        }
+        if let (Some(boot), Some(settings)) = (&self.boot, Settings::of(config)) {
+            boot.reload(settings);
         }
         Ok(())
     }
@@ -209,6 +251,9 @@ impl Server {
     }
 
     pub async fn stop(&self) {
+        if let Some(boot) = &self.boot {
+            boot.stop().await;
+        }
         self.service.conductor.stop(GRACE).await;
     }
 }

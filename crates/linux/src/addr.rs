@@ -19,6 +19,8 @@ pub struct Want {
     pub lifetime: Option<Duration>,
     /// IPv6 only: usable at once, without asking the link whether someone has it.
     pub nodad: bool,
+    /// IPv6 only: never chosen as the source of what this node sends by itself (a preferred lifetime of zero).
+    pub deprecated: bool,
 }
 
 impl Want {
@@ -28,6 +30,7 @@ impl Want {
             net,
             lifetime: None,
             nodad: false,
+            deprecated: false,
         }
     }
 }
@@ -59,7 +62,11 @@ impl Netlink {
         if want.nodad && want.net.addr().is_ipv6() {
             attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
-        attributes.push(AddressAttribute::CacheInfo(lifetimes(want.lifetime)));
+        let mut lifetimes = lifetimes(want.lifetime);
+        if want.deprecated && want.net.addr().is_ipv6() {
+            lifetimes.ifa_preferred = 0;
+        }
+        attributes.push(AddressAttribute::CacheInfo(lifetimes));
         Self::ask(
             || format!("put {} on link {link}", want.net),
             request.execute(),

@@ -9,7 +9,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockFilter, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -33,6 +33,8 @@ pub enum Listen {
     No,
     /// One EtherType, such as [`ETHERTYPE_IPV4`].
     EtherType(u16),
+    /// Of IPv6 only who is where: neighbour solicitations and advertisements.
+    Neighbours,
     /// Everything, our own frames included.
     All,
 }
@@ -112,6 +114,7 @@ fn open(link: u32, options: Options) -> io::Result<Socket> {
     let protocol = match options.listen {
         Listen::No => 0,
         Listen::EtherType(ethertype) => ethertype.to_be(),
+        Listen::Neighbours => ETHERTYPE_IPV6.to_be(),
         Listen::All => (libc::ETH_P_ALL as u16).to_be(),
     };
     // Protocol 0 until bound: otherwise frames of every link arrive in between.
@@ -121,6 +124,9 @@ fn open(link: u32, options: Options) -> io::Result<Socket> {
         Some(Protocol::from(0)),
     )?;
     set_option(&socket, libc::PACKET_AUXDATA, &1_i32)?;
+    if options.listen == Listen::Neighbours {
+        socket.attach_filter(&NEIGHBOURS)?;
+    }
     if options.promiscuous {
         let member = libc::packet_mreq {
             mr_ifindex: link as i32,
@@ -150,6 +156,22 @@ fn open(link: u32, options: Options) -> io::Result<Socket> {
     let fd = unsafe { AsyncFd::register(OwnedFd::from(socket)) }.map_err(io::Error::from)?;
     Ok(Socket { link, fd })
 }
+
+/// For the kernel: ICMPv6, and of that two kinds. A node's other traffic never reaches the socket.
+const NEIGHBOURS: [SockFilter; 7] = {
+    const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+    const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    [
+        SockFilter::new(LOAD_BYTE, 0, 0, 14 + 6), // the next header after IPv6's
+        SockFilter::new(IS, 0, 4, 58),            // ICMPv6, or the last line
+        SockFilter::new(LOAD_BYTE, 0, 0, 14 + 40), // its type
+        SockFilter::new(IS, 1, 0, 135),           // solicitation: the line before the last
+        SockFilter::new(IS, 0, 1, 136),           // advertisement
+        SockFilter::new(RETURN, 0, 0, u32::MAX),  // all of it
+        SockFilter::new(RETURN, 0, 0, 0),         // none of it
+    ]
+};
 
 fn set_option<T>(socket: &socket2::Socket, option: i32, value: &T) -> io::Result<()> {
     let size = mem::size_of::<T>() as libc::socklen_t;

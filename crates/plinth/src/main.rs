@@ -1,11 +1,16 @@
 //! `plinth`: one program, every command. Each subcommand has a file of its own; this is the switchboard.
 #![allow(clippy::print_stdout, reason = "commands answer on standard output")]
 
+mod create;
 mod image;
 mod ironic;
 mod lab;
 mod manual;
+mod mcs;
 mod netd;
+mod plan;
+mod render;
+mod vrid;
 
 use std::process::ExitCode;
 
@@ -42,6 +47,21 @@ enum Command {
     Ironic(ironic::Ironic),
     /// Virtual addresses, load balancing and names on this node
     Netd(netd::Netd),
+    /// Ignition configs for nodes on their first boot
+    Mcs(mcs::Mcs),
+    /// Show what an install would do: addresses, priorities, disks to be erased
+    Plan(plan::PlanArgs),
+    /// Write the files of an install, stage by stage
+    #[command(subcommand)]
+    Create(create::Command),
+    /// Say what a field of install-config.yaml means
+    Explain(plan::Explain),
+    /// Print netd's configuration in the words of the programs it stands for
+    ///
+    /// Example: plinth render haproxy --config netd.yaml > haproxy.cfg
+    Render(render::Render),
+    /// Print the virtual router ids of a cluster
+    Vrid(vrid::Vrid),
     /// Build the OS image and the ramdisk
     #[command(subcommand)]
     Image(image::Command),
@@ -58,8 +78,17 @@ impl Command {
     fn is_daemon(&self) -> bool {
         match self {
             Self::Lab(command) => matches!(command, lab::Command::Run { .. }),
-            Self::Ironic(_) | Self::Netd(_) => true,
-            Self::Image(_) | Self::Completion { .. } | Self::Man { .. } => false,
+            Self::Ironic(_) => true,
+            Self::Netd(command) => command.is_daemon(),
+            Self::Mcs(command) => command.is_daemon(),
+            Self::Plan(_)
+            | Self::Create(_)
+            | Self::Explain(_)
+            | Self::Render(_)
+            | Self::Vrid(_)
+            | Self::Image(_)
+            | Self::Completion { .. }
+            | Self::Man { .. } => false,
         }
     }
 }
@@ -83,6 +112,12 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Ironic(command) => ironic::run(&command),
         Command::Netd(command) => netd::run(&command),
+        Command::Mcs(command) => mcs::run(&command),
+        Command::Plan(command) => plan::run(&command),
+        Command::Create(command) => create::run(&command),
+        Command::Explain(command) => plan::explain(&command),
+        Command::Render(command) => render::run(&command),
+        Command::Vrid(command) => vrid::run(&command),
         Command::Image(command) => image::run(command),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "plinth", &mut std::io::stdout());
@@ -101,6 +136,13 @@ fn main() -> ExitCode {
 
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<::ironic::config::Error>() || error.is::<::netd::config::Error>() {
+        return 3;
+    }
+    if error.is::<::mcs::config::Error>()
+        || error
+            .downcast_ref::<installer::Error>()
+            .is_some_and(installer::Error::is_refusal)
+    {
         return 3;
     }
     match error.downcast_ref::<Lab>() {

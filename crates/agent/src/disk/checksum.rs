@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
 
-/// How a checksum is computed.
-///
-/// DEVIATION: Ironic also takes MD5, which anyone can forge; it is recognised here in order to be refused in words.
+/// How a checksum is computed, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
+    /// Anyone can forge it: see [`Checksum::strong`].
+    Md5,
     Sha256,
     Sha512,
 }
@@ -22,11 +23,11 @@ pub struct Checksum {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("checksum {0:?} is not 64 (sha256) or 128 (sha512) hexadecimal digits")]
+    #[error("checksum {0:?} is not 32 (md5), 64 (sha256) or 128 (sha512) hexadecimal digits")]
     Hex(String),
     #[error("MD5 checksums are not accepted; give sha256 or sha512")]
     Md5,
-    #[error("checksum algorithm {0:?} is not known; sha256 and sha512 are")]
+    #[error("checksum algorithm {0:?} is not known; md5, sha256 and sha512 are")]
     Algorithm(String),
     #[error("checksum {hex:?} is not one of {algorithm}")]
     Mismatch { algorithm: Algorithm, hex: String },
@@ -43,7 +44,7 @@ impl Checksum {
         let wrong = || Error::Hex(shortened(hex));
         let digest = decode(hex).ok_or_else(wrong)?;
         let algorithm = match digest.len() {
-            16 => return Err(Error::Md5),
+            16 => Algorithm::Md5,
             32 => Algorithm::Sha256,
             64 => Algorithm::Sha512,
             _ => return Err(wrong()),
@@ -78,7 +79,6 @@ impl Checksum {
             return Self::parse(only);
         }
         let mut best: Option<Self> = None;
-        let mut md5_only = false;
         for line in lines {
             let Some((listed, hex)) = entry(line) else {
                 continue;
@@ -95,13 +95,17 @@ impl Checksum {
                     });
                 }
                 (Ok(found), _) => best = Some(found),
-                (Err(error), _) => md5_only |= error == Error::Md5,
+                (Err(_), _) => {}
             }
         }
-        match best {
-            Some(best) => Ok(best),
-            None if md5_only => Err(Error::Md5),
-            None => Err(Error::NotListed(name.to_owned())),
+        best.ok_or_else(|| Error::NotListed(name.to_owned()))
+    }
+
+    /// Refuses MD5, for sites that do not allow it.
+    pub fn strong(self) -> Result<Self, Error> {
+        match self.algorithm {
+            Algorithm::Md5 => Err(Error::Md5),
+            Algorithm::Sha256 | Algorithm::Sha512 => Ok(self),
         }
     }
 
@@ -149,7 +153,7 @@ impl Algorithm {
         match name.trim().to_ascii_lowercase().as_str() {
             "sha256" => Ok(Self::Sha256),
             "sha512" => Ok(Self::Sha512),
-            "md5" => Err(Error::Md5),
+            "md5" => Ok(Self::Md5),
             _ => Err(Error::Algorithm(shortened(name))),
         }
     }
@@ -158,6 +162,7 @@ impl Algorithm {
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Md5 => "md5",
             Self::Sha256 => "sha256",
             Self::Sha512 => "sha512",
         })
@@ -182,6 +187,7 @@ impl fmt::Debug for Checksum {
 /// A checksum being computed.
 #[derive(Debug, Clone)]
 pub enum Hasher {
+    Md5(Box<Md5>),
     Sha256(Box<Sha256>),
     Sha512(Box<Sha512>),
 }
@@ -189,6 +195,7 @@ pub enum Hasher {
 impl Hasher {
     pub fn new(algorithm: Algorithm) -> Self {
         match algorithm {
+            Algorithm::Md5 => Self::Md5(Box::default()),
             Algorithm::Sha256 => Self::Sha256(Box::default()),
             Algorithm::Sha512 => Self::Sha512(Box::default()),
         }
@@ -196,6 +203,7 @@ impl Hasher {
 
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
+            Self::Md5(hasher) => hasher.update(bytes),
             Self::Sha256(hasher) => hasher.update(bytes),
             Self::Sha512(hasher) => hasher.update(bytes),
         }
@@ -203,6 +211,10 @@ impl Hasher {
 
     pub fn finish(self) -> Checksum {
         match self {
+            Self::Md5(hasher) => Checksum {
+                algorithm: Algorithm::Md5,
+                digest: hasher.finalize().to_vec(),
+            },
             Self::Sha256(hasher) => Checksum {
                 algorithm: Algorithm::Sha256,
                 digest: hasher.finalize().to_vec(),
@@ -289,9 +301,10 @@ mod tests {
             ),
             (format!("MD5 (disk.raw) = {md5}"), "MD5"),
             (md5, "MD5"),
-            ("abcd".to_owned(), "not 64"),
+            ("abcd".to_owned(), "not 32"),
         ] {
             let error = Checksum::from_file(&text, "disk.raw")
+                .and_then(Checksum::strong)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -22,6 +22,8 @@ pub struct Entry {
 
 /// Says that the real table is a GPT.
 pub const PROTECTIVE: u8 = 0xee;
+/// An EFI system partition.
+pub const ESP: u8 = 0xef;
 /// FAT32, addressed by sector.
 const FAT32_LBA: u8 = 0x0c;
 
@@ -44,6 +46,11 @@ impl Mbr {
 
     pub fn bytes(&self) -> &[u8; 512] {
         &self.sector
+    }
+
+    /// By which firmware knows the disk.
+    pub fn signature(&self) -> u32 {
+        u32::from_le_bytes(self.sector[440..444].try_into().expect("four bytes"))
     }
 
     /// The entries in use.

@@ -7,6 +7,7 @@
 //!   table      what comes after: gpt | mbr; the backup GPT goes to the disk's end
 //!   config_drive   a partition with the host's first configuration
 //!   erase      the disk looks new; guard says which disks must not be touched
+//!   overwrite  every byte, for disks that cannot erase themselves
 //!   checksum   hashes, and the files publishers list them in
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod guard;
 pub mod hashed;
 pub mod limit;
 pub mod mbr;
+pub mod overwrite;
 pub mod peek;
 pub mod signature;
 pub mod spool;

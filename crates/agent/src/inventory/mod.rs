@@ -3,10 +3,12 @@
 //! Everything is read below a root given by the caller, so tests bring their own trees. What cannot be read is
 //! left out; nothing here fails.
 
+pub mod bmc;
 mod cpu;
 mod disks;
 mod dmi;
 mod nics;
+pub mod pci;
 
 use std::fs;
 use std::path::Path;
@@ -97,17 +99,10 @@ fn memory_total(meminfo: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Boot loaders say which card they came by: `BOOTIF=01-52-54-00-12-34-56` (the first pair is the link type).
+/// Boot loaders say which card they came by.
 fn pxe_interface(cmdline: &str) -> Option<String> {
-    let value = cmdline
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("BOOTIF="))?;
-    let mac = if value.len() == 20 {
-        value.get(3..)?
-    } else {
-        value
-    };
-    let mac: model::Mac = mac.replace('-', ":").parse().ok()?;
+    let words = agent::parameters::words(cmdline);
+    let mac = agent::parameters::boot_mac(words.get("bootif")?)?;
     Some(mac.to_string())
 }
 

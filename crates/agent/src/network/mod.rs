@@ -7,6 +7,8 @@
 //! ```
 
 mod dhcp;
+pub mod fixed;
+pub mod lldp;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,6 +22,7 @@ use linux::route::Route;
 use protocols::dhcp::client::Lease;
 use tokio::sync::mpsc;
 
+use self::fixed::{Fixed, Which};
 use crate::console::say;
 
 /// A link's addresses, by its name: the first usable of each family.
@@ -49,18 +52,22 @@ enum Card {
     NoCarrier,
     Asking,
     Bound(Box<Lease>),
+    /// Has what it was given, with these name servers.
+    Fixed(Vec<IpAddr>),
     Failed,
 }
 
 /// Brings everything up and waits until there is an address, or no hope of one.
-pub async fn up() -> Network {
+///
+/// Cards that are given an address are not asked for one.
+pub async fn up(fixed: &[Fixed]) -> Network {
     let (sender, news) = mpsc::channel(16);
     let mut network = Network {
         netlink: None,
         cards: BTreeMap::new(),
         news,
     };
-    if let Err(error) = network.start(&sender).await {
+    if let Err(error) = network.start(&sender, fixed).await {
         say(&model::chain(&error));
     }
     drop(sender);
@@ -69,8 +76,13 @@ pub async fn up() -> Network {
 }
 
 impl Network {
-    async fn start(&mut self, sender: &mpsc::Sender<(String, News)>) -> Result<(), Error> {
+    async fn start(
+        &mut self,
+        sender: &mpsc::Sender<(String, News)>,
+        fixed: &[Fixed],
+    ) -> Result<(), Error> {
         let netlink = Netlink::connect()?;
+        let mut first = true;
         for link in netlink.links().await? {
             let real = Path::new("/sys/class/net")
                 .join(&link.name)
@@ -84,6 +96,17 @@ impl Network {
                 continue;
             }
             if let (true, Some(mac)) = (real, link.mac) {
+                let given = fixed.iter().find(|fixed| match &fixed.card {
+                    Which::Mac(wanted) => *wanted == mac,
+                    Which::Name(name) => *name == link.name,
+                    Which::First => first,
+                });
+                first = false;
+                if let Some(given) = given {
+                    use_fixed(&netlink, &link.name, given).await?;
+                    self.cards.insert(link.name, Card::Fixed(given.dns.clone()));
+                    continue;
+                }
                 self.cards.insert(link.name.clone(), Card::NoCarrier);
                 let card = dhcp::Card {
                     name: link.name,
@@ -94,6 +117,7 @@ impl Network {
             }
         }
         self.netlink = Some(netlink);
+        write_resolv_conf(&self.cards);
         Ok(())
     }
 
@@ -105,7 +129,7 @@ impl Network {
             let bound = self
                 .cards
                 .values()
-                .any(|card| matches!(card, Card::Bound(_)));
+                .any(|card| matches!(card, Card::Bound(_) | Card::Fixed(_)));
             if bound && first_bound.is_none() {
                 first_bound = Some(Instant::now());
             }
@@ -163,8 +187,7 @@ impl Network {
             }
         };
         self.cards.insert(name.to_owned(), card);
-        let _ = fs::create_dir_all("/etc");
-        let _ = fs::write("/etc/resolv.conf", resolv_conf(&self.cards));
+        write_resolv_conf(&self.cards);
     }
 
     async fn use_lease(&self, name: &str, lease: &Lease) -> Result<(), Error> {
@@ -193,6 +216,24 @@ impl Network {
         ));
         Ok(())
     }
+}
+
+async fn use_fixed(netlink: &Netlink, name: &str, fixed: &Fixed) -> Result<(), Error> {
+    for net in &fixed.addresses {
+        netlink.ensure_address(name, Want::new(*net)).await?;
+        say(&format!("{name}: {net}, as given"));
+    }
+    for (to, gateway) in &fixed.routes {
+        let mut route = Route::via(*to, *gateway);
+        route.link = Some(name.to_owned());
+        netlink.ensure_route(&route).await?;
+    }
+    Ok(())
+}
+
+fn write_resolv_conf(cards: &BTreeMap<String, Card>) {
+    let _ = fs::create_dir_all("/etc");
+    let _ = fs::write("/etc/resolv.conf", resolv_conf(cards));
 }
 
 fn net(address: Ipv4Addr, prefix: u8) -> Result<ipnet::IpNet, ipnet::PrefixLenError> {
@@ -232,15 +273,18 @@ fn next(
 
 /// Name servers and domains of all leases, in the order of the cards, each once.
 fn resolv_conf(cards: &BTreeMap<String, Card>) -> String {
-    let leases = cards.values().filter_map(|card| match card {
-        Card::Bound(lease) => Some(lease),
-        Card::NoCarrier | Card::Asking | Card::Failed => None,
-    });
     let mut seen = BTreeSet::new();
     let (mut search, mut servers) = (Vec::new(), Vec::new());
-    for lease in leases {
-        search.extend(lease.domain.clone());
-        for server in lease.dns.iter().filter(|server| seen.insert(**server)) {
+    for card in cards.values() {
+        let dns: Vec<IpAddr> = match card {
+            Card::Bound(lease) => {
+                search.extend(lease.domain.clone());
+                lease.dns.iter().copied().map(IpAddr::V4).collect()
+            }
+            Card::Fixed(dns) => dns.clone(),
+            Card::NoCarrier | Card::Asking | Card::Failed => continue,
+        };
+        for server in dns.into_iter().filter(|server| seen.insert(*server)) {
             servers.push(format!("nameserver {server}\n"));
         }
     }

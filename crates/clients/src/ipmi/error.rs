@@ -70,6 +70,19 @@ impl Error {
         }
     }
 
+    /// Did the BMC not answer at all?
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Resolve { .. } | Self::Slow { .. } => true,
+            Self::Talk { source, .. } => matches!(source, console::Error::Silent { .. }),
+            Self::NoAddress { .. }
+            | Self::Socket { .. }
+            | Self::Answer { .. }
+            | Self::PowerStays { .. }
+            | Self::Ended { .. } => false,
+        }
+    }
+
     /// Says how often it was tried.
     pub(super) fn after(self, times: u32) -> Self {
         match self {

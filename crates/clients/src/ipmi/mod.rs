@@ -162,6 +162,14 @@ impl Client {
         self.set_power(Power::On).await
     }
 
+    /// Starts a server anew without taking its power; one that is off is put on.
+    pub async fn reset(&self) -> Result<(), Error> {
+        if self.power().await? == Power::Off {
+            return self.set_power(Power::On).await;
+        }
+        self.control(Control::Reset).await
+    }
+
     /// A non-maskable interrupt, for a crash dump.
     pub async fn inject_nmi(&self) -> Result<(), Error> {
         self.control(Control::DiagnosticInterrupt).await

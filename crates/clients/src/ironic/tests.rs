@@ -33,7 +33,11 @@ impl Script {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let app = Router::new()
-            .fallback(move |state, request| async move { answer(state, request, newest) })
+            .fallback(
+                move |State(script): State<Script>, request: Request| async move {
+                    answer(&script, &request, newest)
+                },
+            )
             .with_state(self.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
         let mut config = Config::new(&address);
@@ -46,7 +50,7 @@ impl Script {
     }
 }
 
-fn answer(State(script): State<Script>, request: Request, newest: &'static str) -> Response<Body> {
+fn answer(script: &Script, request: &Request, newest: &'static str) -> Response<Body> {
     let version = request.headers()["x-openstack-ironic-api-version"]
         .to_str()
         .unwrap()

@@ -44,6 +44,8 @@ pub enum Auth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub connect: Duration,
+    /// Requests to one BMC at once, whoever asks.
+    pub in_flight: usize,
     /// From the request to the end of the answer; some BMCs take long over a change of the BIOS.
     pub answer: Duration,
     pub body_bytes: usize,
@@ -65,6 +67,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(30),
+            in_flight: 2,
             answer: Duration::from_mins(1),
             body_bytes: 4 << 20,
             tries: 10,

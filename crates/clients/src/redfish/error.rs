@@ -97,6 +97,11 @@ impl Error {
         }
     }
 
+    /// Did the BMC not answer at all?
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+
     /// The status the BMC refused with.
     pub fn status(&self) -> Option<u16> {
         match self {

@@ -37,10 +37,41 @@ impl Slot {
         }
     }
 
-    pub fn takes_cds(&self) -> bool {
+    pub fn takes(&self, medium: Medium) -> bool {
+        let names = medium.names();
         self.media_types
             .iter()
-            .any(|kind| matches!(kind.as_str(), "CD" | "DVD"))
+            .any(|kind| names.contains(&kind.as_str()))
+    }
+}
+
+/// What a server takes an image for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    Cd,
+    /// A USB stick.
+    Disk,
+    Floppy,
+}
+
+impl Medium {
+    pub const ALL: [Self; 3] = [Self::Cd, Self::Disk, Self::Floppy];
+
+    /// What Redfish calls it.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Cd => &["CD", "DVD"],
+            Self::Disk => &["USBStick"],
+            Self::Floppy => &["Floppy"],
+        }
+    }
+
+    fn of_no_use(self) -> &'static str {
+        match self {
+            Self::Cd => "it has no virtual CD drive",
+            Self::Disk => "it has no virtual USB stick",
+            Self::Floppy => "it has no virtual floppy drive",
+        }
     }
 }
 
@@ -55,13 +86,17 @@ impl Client {
         Ok(slots.iter().map(Slot::read).collect())
     }
 
-    /// Puts an image into a CD drive that takes it. What is in any CD drive is taken out first: what BMCs say
-    /// about that shortly after a change cannot be relied upon.
     pub async fn insert_cd(&self, image: &str) -> Result<Slot, Error> {
+        self.insert_medium(Medium::Cd, image).await
+    }
+
+    /// Puts an image into a drive that takes it. What is in any drive of the kind is taken out first: what BMCs say
+    /// about that shortly after a change cannot be relied upon.
+    pub async fn insert_medium(&self, medium: Medium, image: &str) -> Result<Slot, Error> {
         let operation = "insert virtual media";
         let quirks = self.quirks().await?;
         let mut slots = self.slots(operation).await?;
-        slots.retain(|slot| Slot::read(slot).takes_cds());
+        slots.retain(|slot| Slot::read(slot).takes(medium));
         let rank = |slot: &Resource| {
             let id = slot.text_at("/Id").unwrap_or_default();
             quirks
@@ -90,14 +125,19 @@ impl Client {
         Err(refusal.unwrap_or_else(|| Error::Unsupported {
             operation,
             url: self.config.address.to_string(),
-            why: "it has no virtual CD drive".to_string(),
+            why: medium.of_no_use().to_string(),
         }))
     }
 
-    /// Takes out whatever is in any CD drive. A drive that is empty is as good.
     pub async fn eject_cds(&self) -> Result<(), Error> {
+        self.eject_media(&[Medium::Cd]).await
+    }
+
+    /// Takes out whatever is in any drive of these kinds. A drive that is empty is as good.
+    pub async fn eject_media(&self, media: &[Medium]) -> Result<(), Error> {
         for slot in self.slots("eject virtual media").await? {
-            if Slot::read(&slot).takes_cds() {
+            let read = Slot::read(&slot);
+            if media.iter().any(|medium| read.takes(*medium)) {
                 self.eject_slot(&slot).await?;
             }
         }

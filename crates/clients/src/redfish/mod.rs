@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   power, boot, media, bios, secure_boot,      what is asked of a server
-//!   inventory, firmware, sensors, system
+//!   inventory, firmware, sensors, system,
+//!   events, indicator, maintenance
 //!        │
 //!   call ── ETags, tasks, collections           what Redfish makes of it
 //!        │
@@ -19,10 +20,13 @@ mod boot;
 mod call;
 mod config;
 mod error;
+mod events;
 mod firmware;
+mod indicator;
 mod inventory;
 mod json;
 mod login;
+mod maintenance;
 mod media;
 mod power;
 mod quirks;
@@ -37,8 +41,10 @@ pub use bios::{AttributeInfo, Attributes, Bios};
 pub use boot::{BootDevice, BootSetting};
 pub use config::{Auth, Config, Limits, Verify};
 pub use error::Error;
+pub use events::{NewSubscription, Subscription};
 pub use firmware::Component;
-pub use media::Slot;
+pub use indicator::Light;
+pub use media::{Medium, Slot};
 pub use power::Reset;
 pub use quirks::{Quirks, quirks_of};
 pub use secure_boot::SecureBoot;

@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH};
 use reqwest::{Method, Response, Url, redirect};
 use serde_json::Value;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
@@ -21,7 +21,9 @@ use super::{Config, Error, Limits, Quirks, Verify};
 pub struct Client {
     pub(super) config: Config,
     pub(super) http: reqwest::Client,
-    pub(super) login: Mutex<Login>,
+    /// Shared by the clients of all systems behind this BMC, as is the gate.
+    pub(super) login: Arc<Mutex<Login>>,
+    gate: Arc<Semaphore>,
     pub(super) system_path: OnceCell<String>,
     pub(super) quirks: OnceCell<&'static Quirks>,
 }
@@ -93,14 +95,32 @@ impl Client {
         let http = builder
             .build()
             .map_err(|source| Error::Prepare { address, source })?;
-        let login = Mutex::new(Login::new(config.auth));
+        let login = Arc::new(Mutex::new(Login::new(config.auth)));
+        let gate = Arc::new(Semaphore::new(config.limits.in_flight.max(1)));
         Ok(Self {
             config,
             http,
             login,
+            gate,
             system_path: OnceCell::new(),
             quirks: OnceCell::new(),
         })
+    }
+
+    /// A client of another system behind the same BMC: same session, same limit on requests in flight.
+    #[must_use]
+    pub fn of_system(&self, system: Option<String>) -> Self {
+        Self {
+            config: Config {
+                system,
+                ..self.config.clone()
+            },
+            http: self.http.clone(),
+            login: Arc::clone(&self.login),
+            gate: Arc::clone(&self.gate),
+            system_path: OnceCell::new(),
+            quirks: OnceCell::new(),
+        }
     }
 
     pub fn limits(&self) -> &Limits {
@@ -206,6 +226,8 @@ impl Client {
         if let Some(credential) = credential {
             request = credential.sign(request, &self.config);
         }
+        // Weak BMCs fall over when asked too much at once. The gate is never closed.
+        let _place = self.gate.acquire().await;
         let response = request.send().await.map_err(Failure::Transport)?;
         let reply = self.read(ask, response).await?;
         debug!(bmc = %self.config.address, method = %ask.method, path = ask.path, status = reply.status, "Redfish");

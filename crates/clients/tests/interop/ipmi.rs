@@ -1,8 +1,5 @@
 //! IPMI: the lab's BMC, and `ipmi_sim` of OpenIPMI, which knows cipher suite 3 but not 17.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use clients::ipmi::{BootDevice, Client, Config, Error, Limits};
@@ -10,9 +7,9 @@ use clients::{BootMode, Lasting, Power};
 use lab::fault::{Kind, Order};
 use model::Secret;
 use tokio::net::UdpSocket;
-use tokio::process::{Child, Command};
 
 use crate::bmc::{PASSWORD, USER, bmc};
+use crate::emulator::simulator;
 
 fn limits() -> Limits {
     Limits {
@@ -111,61 +108,6 @@ async fn a_bmc_that_is_not_there_is_given_up_after_the_tries() {
         "{}",
         model::chain(&error)
     );
-}
-
-/// `ipmi_sim` on a loopback port, its chassis two files in a directory; killed when dropped.
-struct Simulator {
-    address: String,
-    directory: tempfile::TempDir,
-    _child: Child,
-}
-
-fn simulator() -> Simulator {
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path();
-    // A free port: bound and let go, as the simulator cannot be handed a socket.
-    let port = std::net::UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let here = place.display();
-    let chassis = format!(
-        "#!/bin/sh\n\
-         [ \"$2\" = set ] && echo \"$4\" > \"{here}/$3\"\n\
-         [ \"$2\" = get ] && echo \"$3:$(cat \"{here}/$3\" 2>/dev/null || echo 0)\"\n\
-         exit 0\n"
-    );
-    write(&place.join("chassis"), &chassis, 0o755);
-    let lan = format!(
-        "name \"sim\"\nset_working_mc 0x20\nstartlan 1\naddr 127.0.0.1 {port}\npriv_limit admin\n\
-         allowed_auths_admin none md2 md5 straight\nguid a123456789abcdefa123456789abcdef\nendlan\n\
-         user 2 true \"admin\" \"s3cret\" admin 10\n\
-         chassis_control \"{here}/chassis 0x20\"\n"
-    );
-    write(&place.join("lan.conf"), &lan, 0o644);
-    let emulation =
-        "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nmc_enable 0x20\n";
-    write(&place.join("emu"), emulation, 0o644);
-    let child = Command::new("ipmi_sim")
-        .args(["-c", "lan.conf", "-f", "emu", "-s", ".", "-n"])
-        .current_dir(place)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("ipmi_sim must be installed (Debian package openipmi)");
-    Simulator {
-        address: format!("127.0.0.1:{port}"),
-        directory,
-        _child: child,
-    }
-}
-
-fn write(path: &Path, text: &str, mode: u32) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[tokio::test]

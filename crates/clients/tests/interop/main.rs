@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod bmc;
+mod emulator;
 mod ipmi;
 mod lab_redfish;
 #[path = "../../../lab/tests/interop/python.rs"]

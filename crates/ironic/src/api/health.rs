@@ -57,6 +57,30 @@ fn metrics(service: &Service) -> String {
         "Ports of all nodes.",
         &[(String::new(), ports)],
     );
+    let notebook = &service.options.notebook;
+    gauge(
+        "ironic_dhcp_leases",
+        "Addresses that machines have from us.",
+        &[(String::new(), notebook.leases())],
+    );
+    gauge(
+        "ironic_discovered_machines",
+        "Machines that boot from us and are nobody's.",
+        &[(String::new(), notebook.machines().len())],
+    );
+    let servers: Vec<_> = notebook
+        .other_servers()
+        .into_iter()
+        .map(|(address, at)| {
+            let seconds = usize::try_from(at.as_second()).unwrap_or_default();
+            (format!("{{address=\"{address}\"}}"), seconds)
+        })
+        .collect();
+    gauge(
+        "ironic_other_dhcp_server_heard_seconds",
+        "When another DHCP server was last heard on the boot network, in seconds since 1970.",
+        &servers,
+    );
     let writable = usize::from(service.store.healthy());
     gauge(
         "ironic_store_writable",

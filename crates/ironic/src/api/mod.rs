@@ -13,10 +13,12 @@ mod auth;
 mod body;
 mod cell;
 mod collection;
+mod discovered;
 mod drivers;
 mod fault;
 mod field;
 mod health;
+mod kept;
 mod nodes;
 mod patch;
 mod portgroups;
@@ -24,6 +26,7 @@ mod ports;
 mod ramdisk;
 mod request;
 mod root;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -39,12 +42,14 @@ use axum::http::{Method, Response, StatusCode};
 
 use answer::{finish, plain, refused};
 pub use auth::{Auth, Users};
-pub use cell::Stamp;
+pub use cell::{MASK, Stamp};
 use fault::Fault;
 use field::Scope;
+pub use ramdisk::new_token;
 use request::{Query, Reply, Request, unescape};
 use version::Version;
 
+use crate::boot::notebook::Notebook;
 use crate::conductor::Conductor;
 use crate::store::Store;
 
@@ -56,6 +61,8 @@ pub struct Options {
     pub tls: bool,
     /// Whether agents may call.
     pub ramdisk_endpoints: bool,
+    /// What was seen on the network.
+    pub notebook: Arc<Notebook>,
 }
 
 pub struct Service {
@@ -206,6 +213,10 @@ async fn route(service: &Service, request: &Request) -> Result<Reply, Fault> {
     match path.as_slice() {
         [] if request.method == Method::GET => Ok(root::v1(request)),
         [] => Err(Fault::method_not_allowed()),
+        // Not Ironic's: what only this service has.
+        ["plinth", "v1", "discovered", rest @ ..] => {
+            discovered::route(service, request, rest).await
+        }
         ["nodes", rest @ ..] => nodes::route(service, request, rest).await,
         ["ports", rest @ ..] => ports::route(service, request, rest).await,
         ["portgroups", rest @ ..] => {
@@ -237,12 +248,12 @@ async fn route(service: &Service, request: &Request) -> Result<Reply, Fault> {
         }
         ["volume", rest @ ..] => {
             since(32)?;
-            volume::list(request, rest)
+            volume::route(service, request, rest).await
         }
-        ["chassis", rest @ ..] => volume::empty(request, "chassis", rest),
+        ["chassis", rest @ ..] => kept::route(service, request, kept::chassis(), rest).await,
         ["shards"] => {
             since(82)?;
-            Ok(volume::shards(service))
+            shards::list(service, request)
         }
         ["events"] if request.method == Method::POST => {
             since(54)?;
@@ -250,15 +261,15 @@ async fn route(service: &Service, request: &Request) -> Result<Reply, Fault> {
         }
         ["deploy_templates", rest @ ..] => {
             since(55)?;
-            volume::empty(request, "deploy_templates", rest)
+            kept::route(service, request, kept::deploy_templates(), rest).await
         }
         ["runbooks", rest @ ..] => {
             since(92)?;
-            volume::empty(request, "runbooks", rest)
+            kept::route(service, request, kept::runbooks(), rest).await
         }
         ["inspection_rules", rest @ ..] => {
             since(96)?;
-            volume::empty(request, "inspection_rules", rest)
+            kept::route(service, request, kept::inspection_rules(), rest).await
         }
         _ => Err(Fault::no_such_path()),
     }

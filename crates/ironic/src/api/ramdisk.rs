@@ -97,7 +97,7 @@ async fn hand_token(
     Ok(document(service, request, &node, &token))
 }
 
-fn new_token() -> String {
+pub fn new_token() -> String {
     use base64::Engine as _;
     let bytes: [u8; 32] = rand::random();
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)

@@ -19,20 +19,41 @@ pub fn app(shelf: Shelf) -> Router {
     Router::new().fallback(get).with_state(shelf)
 }
 
+/// Told where each piece that was sent ends.
+pub type Watch = Box<dyn FnMut(u64) + Send>;
+
 async fn get(State(shelf): State<Shelf>, request: Request) -> Response {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let allow = [(header::ALLOW, "GET, HEAD")];
-        return (
-            StatusCode::METHOD_NOT_ALLOWED,
-            allow,
-            "files are read here\n",
-        )
-            .into_response();
+    if let Some(refusal) = refuse_method(&request) {
+        return refusal;
     }
     let name = decode(request.uri().path());
+    from_shelf(shelf, name, request, None).await
+}
+
+/// Anything but reading is refused.
+pub fn refuse_method(request: &Request) -> Option<Response> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return None;
+    }
+    let allow = [(header::ALLOW, "GET, HEAD")];
+    let refusal = (
+        StatusCode::METHOD_NOT_ALLOWED,
+        allow,
+        "files are read here\n",
+    );
+    Some(refusal.into_response())
+}
+
+/// A file of the shelf, by its decoded name.
+pub async fn from_shelf(
+    shelf: Shelf,
+    name: String,
+    request: Request,
+    watch: Option<Watch>,
+) -> Response {
     let found = tokio::task::spawn_blocking(move || shelf.open(&name)).await;
     match found {
-        Ok(Ok(item)) => answer(&request, item),
+        Ok(Ok(item)) => answer(&request, item, watch),
         Ok(Err(error)) => refuse(&error),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -47,7 +68,8 @@ fn refuse(error: &shelf::Error) -> Response {
     (status, format!("{error}\n")).into_response()
 }
 
-fn answer(request: &Request, item: Item) -> Response {
+/// The item, or the part of it that is asked for.
+pub fn answer(request: &Request, item: Item, watch: Option<Watch>) -> Response {
     let size = item.size();
     let (status, range) = match wanted(request.headers(), size) {
         Wanted::Whole => (StatusCode::OK, 0..=size.saturating_sub(1)),
@@ -64,7 +86,7 @@ fn answer(request: &Request, item: Item) -> Response {
     };
     let mut response = Response::new(match *request.method() {
         Method::HEAD => Body::empty(),
-        _ => Body::from_stream(pieces(item, *range.start(), length)),
+        _ => Body::from_stream(pieces(item, *range.start(), length, watch)),
     });
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -123,10 +145,15 @@ fn wanted(headers: &HeaderMap, size: u64) -> Wanted {
 /// Read as the client takes it, a piece at a time.
 const PIECE: u64 = 256 << 10;
 
-fn pieces(item: Item, offset: u64, length: u64) -> impl futures::Stream<Item = io::Result<Bytes>> {
+fn pieces(
+    item: Item,
+    offset: u64,
+    length: u64,
+    watch: Option<Watch>,
+) -> impl futures::Stream<Item = io::Result<Bytes>> {
     stream::unfold(
-        (Arc::new(item), offset, length),
-        |(item, offset, left)| async move {
+        (Arc::new(item), offset, length, watch),
+        |(item, offset, left, mut watch)| async move {
             if left == 0 {
                 return None;
             }
@@ -143,13 +170,16 @@ fn pieces(item: Item, offset: u64, length: u64) -> impl futures::Stream<Item = i
                 .unwrap_or_else(|error| Err(io::Error::other(error)));
             // After an error the connection breaks: the client sees that the file is not whole.
             let left = if piece.is_ok() { left - length } else { 0 };
-            Some((piece, (item, offset + length, left)))
+            if let Some(watch) = watch.as_mut().filter(|_| piece.is_ok()) {
+                watch(offset + length);
+            }
+            Some((piece, (item, offset + length, left, watch)))
         },
     )
 }
 
 /// `%2e` and its like, as far as they are well-formed.
-fn decode(path: &str) -> String {
+pub fn decode(path: &str) -> String {
     let mut bytes = vec![];
     let mut rest = path.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::media::Disc;
+
 /// A directory of loaders, and files made on the fly that take precedence over it.
 #[derive(Debug, Clone)]
 pub struct Shelf {
@@ -19,6 +21,7 @@ pub struct Shelf {
 pub enum Item {
     Made(Arc<[u8]>),
     File { file: File, size: u64 },
+    Disc(Arc<Disc>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -88,10 +91,18 @@ impl Shelf {
 }
 
 impl Item {
+    /// A file by its path, which no client chose.
+    pub fn file(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self::File { file, size })
+    }
+
     pub fn size(&self) -> u64 {
         match self {
             Self::Made(bytes) => bytes.len() as u64,
             Self::File { size, .. } => *size,
+            Self::Disc(disc) => disc.size(),
         }
     }
 
@@ -106,6 +117,7 @@ impl Item {
                 Ok(())
             }
             Self::File { file, .. } => file.read_exact_at(buffer, offset),
+            Self::Disc(disc) => disc.read(offset, buffer),
         }
     }
 }

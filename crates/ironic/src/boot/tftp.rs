@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use protocols::tftp::server::{Action, Event, Limits, Outcome, Transfer};
 use protocols::tftp::{ErrorCode, Packet, data_header};
 use tokio::net::UdpSocket;
@@ -20,8 +21,21 @@ const MOST: usize = 1024;
 /// Requests are short.
 const MAX_REQUEST: usize = 1500;
 
+/// Told who has fetched which file.
+pub type Fetched = Arc<dyn Fn(IpAddr, &str) + Send + Sync>;
+
 /// Answers requests on the socket until dropped. The socket is bound to one address, for transfers come from it too.
 pub async fn serve(socket: UdpSocket, shelf: Shelf, limits: Limits) -> io::Result<()> {
+    serve_watched(socket, shelf, limits, Arc::new(|_, _| {})).await
+}
+
+/// The same, telling of every file that was fetched whole.
+pub async fn serve_watched(
+    socket: UdpSocket,
+    shelf: Shelf,
+    limits: Limits,
+    fetched: Fetched,
+) -> io::Result<()> {
     let from = socket.local_addr()?.ip();
     let mut transfers = JoinSet::new();
     let busy = Busy::default();
@@ -41,7 +55,7 @@ pub async fn serve(socket: UdpSocket, shelf: Shelf, limits: Limits) -> io::Resul
                     Ok(Some(asked)) if transfers.len() < MOST => {
                         // Firmware that waits too long asks again: it has its transfer already.
                         if let Some(place) = busy.enter(client) {
-                            transfers.spawn(transfer(from, client, asked, limits.clone(), place));
+                            transfers.spawn(transfer(from, client, asked, limits.clone(), place, Arc::clone(&fetched)));
                         }
                     }
                     Ok(Some(_)) => warn!(peer = %client, "TFTP: {MOST} transfers at once; this one must wait"),
@@ -111,12 +125,20 @@ fn request(bytes: &[u8], shelf: &Shelf) -> Result<Option<Asked>, Refusal> {
     }
 }
 
-async fn transfer(from: IpAddr, client: SocketAddr, asked: Asked, limits: Limits, _place: Place) {
+async fn transfer(
+    from: IpAddr,
+    client: SocketAddr,
+    asked: Asked,
+    limits: Limits,
+    _place: Place,
+    fetched: Fetched,
+) {
     let begin = Instant::now();
     match send(from, client, &asked, &limits).await {
         Ok(Outcome::Complete) => {
             let seconds = begin.elapsed().as_secs_f64();
             info!(peer = %client, file = asked.file, bytes = asked.item.size(), seconds, "TFTP file sent");
+            fetched(client.ip(), &asked.file);
         }
         // Clients often ask for the size alone, and stop.
         Ok(Outcome::Aborted { message, .. }) => {
@@ -162,15 +184,29 @@ async fn send(
         let wake = machine
             .wake_at()
             .unwrap_or_else(|| Instant::now() + Duration::from_mins(1));
-        actions = tokio::select! {
-            received = socket.recv(&mut buffer) => match received {
-                Ok(length) => machine.handle(Instant::now(), Event::Packet { bytes: &buffer[..length] }),
-                // The client's port is closed: it has gone.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(Outcome::TimedOut),
-                Err(error) => return Err(error),
-            },
-            () = tokio::time::sleep_until(wake.into()) => machine.handle(Instant::now(), Event::Timer),
+        // On a busy machine an answer and the timer may be due together. The answer goes first: some clients (atftp) give
+        // up when the options they have confirmed are said again.
+        let received = tokio::select! {
+            biased;
+            received = socket.recv(&mut buffer) => Some(received),
+            () = tokio::time::sleep_until(wake.into()) => {
+                // Lets the runtime look at the socket, which it may not have done since before we were held up.
+                tokio::task::yield_now().await;
+                socket.recv(&mut buffer).now_or_never()
+            }
         };
+        let event = match received {
+            Some(Ok(length)) => Event::Packet {
+                bytes: &buffer[..length],
+            },
+            // The client's port is closed: it has gone.
+            Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Ok(Outcome::TimedOut);
+            }
+            Some(Err(error)) => return Err(error),
+            None => Event::Timer,
+        };
+        actions = machine.handle(Instant::now(), event);
     }
 }
 
@@ -205,5 +241,62 @@ impl Drop for Place {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&self.client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine so busy that the server is held up for longer than it waits for an answer.
+    #[test]
+    fn options_that_were_confirmed_meanwhile_are_not_said_again() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let socket = runtime.block_on(UdpSocket::bind("127.0.0.1:0")).unwrap();
+        let server = socket.local_addr().unwrap();
+        let shelf = Shelf::new("/nonexistent".into());
+        shelf.put("file", vec![7; 100]);
+        let limits = Limits {
+            wait: Duration::from_millis(50),
+            ..Limits::default()
+        };
+        runtime.spawn(serve(socket, shelf, limits));
+        for round in 0..20 {
+            let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            client
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .unwrap();
+            let ask = Packet::Read {
+                file: "file".into(),
+                mode: "octet".into(),
+                options: vec![("windowsize".into(), "16".into())],
+            };
+            client.send_to(&ask.encode(), server).unwrap();
+            let mut buffer = [0; 600];
+            let (length, transfer) = client.recv_from(&mut buffer).unwrap();
+            assert!(matches!(
+                Packet::decode(&buffer[..length]),
+                Ok(Packet::OptionAck { .. })
+            ));
+            let (held, hold) = std::sync::mpsc::channel();
+            runtime.spawn(async move {
+                held.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(120));
+            });
+            hold.recv().unwrap();
+            let ack = |block| Packet::Ack { block }.encode();
+            client.send_to(&ack(0), transfer).unwrap();
+            let (length, _) = client.recv_from(&mut buffer).unwrap();
+            let got = Packet::decode(&buffer[..length]);
+            assert!(
+                matches!(got, Ok(Packet::Data { block: 1, data }) if data.len() == 100),
+                "round {round}: {got:?}"
+            );
+            client.send_to(&ack(1), transfer).unwrap();
+        }
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lifecycle::node::{Kind, Power, StepSpec, Task, View, Work};
+use lifecycle::node::{Kind, Outcome, Power, StepSpec, Task, View, Work};
 use tracing::info;
 use uuid::Uuid;
 
+use crate::deploy::agent::PROGRESS;
 use crate::record::{Event, Hardware, Node, Object, PowerTarget, Record, Severity};
 use crate::store::{Change, Tables};
 
@@ -14,7 +15,11 @@ use crate::store::{Change, Tables};
 pub fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
     let ends_agent = matches!(
         work,
-        Work::ForgetAgent | Work::PowerOff | Work::PowerCycle | Work::StopAgent
+        Work::ForgetAgent
+            | Work::PowerOff
+            | Work::PowerCycle
+            | Work::StopAgent
+            | Work::BootAgain { .. }
     );
     if ends_agent {
         node.forget_agent();
@@ -39,6 +44,7 @@ fn unbind(node: &mut Node, tables: &Tables) -> Vec<Change> {
     node.protected_reason = None;
     for key in [
         "deploy_steps",
+        "image_checksum",
         "is_whole_disk_image",
         "root_uuid_or_disk_id",
         "deploy_boot_mode",
@@ -81,6 +87,25 @@ pub fn powered(node: &mut Node, target: PowerTarget) {
             node.life.agent = None;
         }
     }
+}
+
+/// Keeps the beginning and the end of an agent's step in the history.
+pub fn tell_step(node: &mut Node, work: &Work, outcome: &Outcome, host: &str) {
+    let text = match (work, outcome) {
+        (Work::StartStep(step) | Work::WriteImage(step), Outcome::Done) => {
+            format!("step {step} began")
+        }
+        (Work::CheckStep(step), Outcome::Done) => format!("step {step} is done"),
+        _ => return,
+    };
+    node.happened(Event {
+        uuid: Uuid::new_v4(),
+        created_at: Timestamp::now(),
+        severity: Severity::Info,
+        about: "provisioning".into(),
+        text,
+        conductor: host.to_owned(),
+    });
 }
 
 pub fn show_step(node: &mut Node, step: &StepSpec) {
@@ -127,6 +152,9 @@ pub fn note(before: &Node, node: &mut Node, host: &str, now: Timestamp) {
             text,
             conductor: host.to_owned(),
         });
+    }
+    if matches!(node.life.state.kind(), Kind::Stable | Kind::Failed) {
+        node.driver_internal_info.remove(PROGRESS);
     }
     if matches!(node.life.state.kind(), Kind::Stable) {
         node.clean_step = Object::new();

@@ -72,14 +72,11 @@ fn digest(node: &mut Node, tables: &Tables, sent: &[u8]) -> Result<Vec<Change>, 
         .get("boot_interface")
         .and_then(Value::as_str)
         .and_then(boot_mac);
-    let mut changes = ports(node, tables, &interfaces, boot);
-    if let Some(architecture) = inventory
-        .pointer("/cpu/architecture")
-        .and_then(Value::as_str)
-    {
-        node.properties
-            .insert("cpu_arch".into(), architecture.into());
-    }
+    let boot = boot.or_else(|| {
+        let mac = inventory.pointer("/boot/pxe_interface")?.as_str()?;
+        boot_mac(mac)
+    });
+    let mut changes = learn(node, tables, &inventory, boot);
     // Logs are large, and of use only where something failed.
     sent.remove("logs");
     let macs: Vec<_> = interfaces.iter().map(|(_, mac)| mac.to_string()).collect();
@@ -100,6 +97,61 @@ fn digest(node: &mut Node, tables: &Tables, sent: &[u8]) -> Result<Vec<Change>, 
         prefix: sent_key(node.uuid),
     });
     Ok(changes)
+}
+
+/// What an inventory means for a node, however it was come by: its ports and its properties.
+pub fn learn(
+    node: &mut Node,
+    tables: &Tables,
+    inventory: &Value,
+    boot: Option<Mac>,
+) -> Vec<Change> {
+    let text = |path: &str| inventory.pointer(path).and_then(Value::as_str);
+    let number = |path: &str| inventory.pointer(path).and_then(Value::as_u64);
+    let local_gb = root_disk(node, inventory);
+    let mut set = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            node.properties.insert(key.into(), value);
+        }
+    };
+    set("cpu_arch", text("/cpu/architecture").map(Value::from));
+    set("cpus", number("/cpu/count").map(Value::from));
+    let memory = number("/memory/physical_mb").or_else(|| Some(number("/memory/total")? >> 20));
+    set("memory_mb", memory.map(Value::from));
+    set("local_gb", local_gb.map(Value::from));
+    if let Some(mode) = text("/boot/current_boot_mode") {
+        let capabilities = with_boot_mode(node.properties.get("capabilities"), mode);
+        node.properties
+            .insert("capabilities".into(), capabilities.into());
+    }
+    ports(node, tables, &interfaces(inventory), boot)
+}
+
+/// GiB of the disk an image would be written to, less one for what is kept at its end.
+fn root_disk(node: &Node, inventory: &Value) -> Option<u64> {
+    let disks = inventory.get("disks").cloned()?;
+    let disks: Vec<model::inventory::Disk> = serde_json::from_value(disks).ok()?;
+    let hints = match node.properties.get("root_device") {
+        Some(Value::Object(hints)) => hints.clone().into_iter().collect(),
+        _ => std::collections::BTreeMap::new(),
+    };
+    let hints = model::root_device::Hints::parse(&hints).ok()?;
+    let disk = hints.select(&disks).ok()?;
+    Some((disk.size >> 30).saturating_sub(1))
+}
+
+/// A node's capabilities, with the mode it booted in.
+fn with_boot_mode(capabilities: Option<&Value>, mode: &str) -> String {
+    let known = capabilities.and_then(Value::as_str).unwrap_or_default();
+    let others = known
+        .split(',')
+        .filter(|pair| !pair.trim().is_empty() && !pair.trim().starts_with("boot_mode:"));
+    let mode = format!("boot_mode:{mode}");
+    others
+        .map(str::trim)
+        .chain([mode.as_str()])
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// The interfaces that have an address, by name.

@@ -10,6 +10,8 @@
 //! The record is the only memory: a task that is killed anywhere goes on from it at the next start. A node that is
 //! being worked on carries a reservation, and whoever else wants to change it is refused.
 
+mod agent_watch;
+mod dispatch;
 mod effects;
 pub mod inspection;
 mod power;
@@ -18,11 +20,12 @@ mod task;
 mod tests;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifecycle::node::{Kind, PowerPolicy, Settings, Step, Timers, next};
+use lifecycle::node::{Kind, PowerPolicy, Settings, Step, Task, Timers, next};
 use model::Mac;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
@@ -31,7 +34,9 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::api::Stamp;
-use crate::driver::Driver;
+use crate::deploy;
+use crate::deploy::agent::Deploy;
+use crate::driver::{Driver, Drivers};
 use crate::record::Node;
 use crate::store::{self, Change, Store};
 pub use effects::{config_drive_key, power_word};
@@ -49,7 +54,13 @@ pub struct Options {
     /// How many nodes may be in deployment, and in cleaning, at once.
     pub most_deploys: usize,
     pub most_cleans: usize,
+    pub deploy: deploy::Settings,
+    /// The directory of the state file: images and logs are kept beside it.
+    pub state: PathBuf,
 }
+
+/// The address of the medium a node is to boot, where this service has media to offer.
+pub type MediaUrl = Box<dyn Fn(&Node) -> Option<String> + Send + Sync>;
 
 /// Where a node shows what it waits for, and until when.
 const WAITING: &str = "waiting";
@@ -58,7 +69,9 @@ pub struct Conductor {
     pub options: Options,
     pub started_at: Timestamp,
     store: Arc<Store>,
-    fake: Driver,
+    drivers: Drivers,
+    deploy: Deploy,
+    media: MediaUrl,
     tasks: Mutex<HashMap<Uuid, Handle>>,
     stop: watch::Sender<bool>,
 }
@@ -72,15 +85,19 @@ impl Conductor {
     /// Takes up every node where the last run left it.
     pub async fn start(
         store: Arc<Store>,
-        fake: Driver,
+        drivers: Drivers,
+        media: MediaUrl,
         options: Options,
     ) -> Result<Arc<Self>, store::Error> {
         let now = Timestamp::now();
+        let deploy = Deploy::new(options.deploy.clone(), &options.state);
         let conductor = Arc::new(Self {
+            deploy,
+            media,
             options,
             started_at: now,
             store,
-            fake,
+            drivers,
             tasks: Mutex::new(HashMap::new()),
             stop: watch::Sender::new(false),
         });
@@ -164,6 +181,7 @@ impl Conductor {
             warn!("work goes on at some nodes; it is taken up at the next start");
             aborts.iter().for_each(tokio::task::AbortHandle::abort);
         }
+        self.drivers.close().await;
     }
 
     /// A host of ours was seen on its way: it got an address, it fetched the kernel. Shown to those who wait for it.
@@ -188,11 +206,20 @@ impl Conductor {
         Ok(())
     }
 
+    /// Everything wrong with what a node is to be deployed with.
+    pub fn deploy_problems(&self, node: &Node) -> Vec<String> {
+        // As the next operation would see it.
+        let mut node = node.clone();
+        node.life.operation.drivers = node.interfaces.drivers();
+        self.deploy.problems(&node, Task::Deploy)
+    }
+
     pub fn driver(&self, name: &str) -> Option<&Driver> {
-        match name {
-            "fake-hardware" => Some(&self.fake),
-            _ => None,
-        }
+        self.drivers.find(name)
+    }
+
+    fn media_url(&self, node: &Node) -> Option<String> {
+        (self.media)(node)
     }
 
     /// Brings what depends on the rest of the record up to date; to be called before any change of a node is stored.

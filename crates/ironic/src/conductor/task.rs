@@ -9,10 +9,13 @@ use tokio::sync::{Notify, watch};
 use tracing::{debug, error, warn};
 use uuid::Uuid;
 
-use super::effects::{learn, note, powered, show_step, side_effects};
+use super::agent_watch::AgentWatch;
+use super::dispatch::Performed;
+use super::effects::{learn, note, powered, show_step, side_effects, tell_step};
 use super::power::PowerWatch;
 use super::{Conductor, inspection};
-use crate::driver::{Driver, Report, Trouble};
+use crate::deploy::agent::keep_mark;
+use crate::driver::{Driver, Trouble};
 use crate::record::{Errand, Hardware, Node, Record};
 use crate::store::{self, Change, Tables};
 
@@ -24,6 +27,7 @@ pub async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut watch = PowerWatch::new(node);
+    let mut agent = AgentWatch::default();
     // The node's life when it was last acted upon.
     let mut before: Option<View> = None;
     while !*stop.borrow() {
@@ -52,6 +56,17 @@ pub async fn run(
             Err(Rest::Trouble) => Some(AFTER_TROUBLE),
         };
         before = None;
+        agent.see(&record);
+        let ask = agent.due(&conductor, &record);
+        if ask == Some(Duration::ZERO) {
+            // A call of the agent makes the question idle.
+            tokio::select! {
+                () = agent.look(&conductor, &record) => {}
+                () = poke.notified() => {}
+                _ = stop.changed() => {}
+            }
+            continue;
+        }
         let look = watch.due(&conductor, &record);
         if look == Some(Duration::ZERO) {
             // A BMC that does not answer does not keep a client's wish waiting.
@@ -63,7 +78,7 @@ pub async fn run(
             continue;
         }
         // Whichever comes first.
-        let pause = [pause, look].into_iter().flatten().min();
+        let pause = [pause, look, ask].into_iter().flatten().min();
         tokio::select! {
             () = poke.notified() => {}
             _ = stop.changed() => {}
@@ -113,45 +128,63 @@ impl Conductor {
             } else {
                 None
             };
+        let mut mark = None;
+        let mut failed = None;
+        if let Work::StartStep(_) | Work::WriteImage(_) = &work {
+            match self.deploy.mark(node).await {
+                Ok(newest) => mark = newest,
+                Err(did) => failed = Some(Performed::from(did)),
+            }
+        }
         // What may not be done twice, or is to be seen, is noted first.
+        let mut noted = None;
         if !work.repeatable() || step.is_some() || node.reservation.is_none() {
             let (work, host) = (&work, &self.options.host);
-            let noted = self.store.change(|tables| {
+            let kept = self.store.change(|tables| {
                 let Some(node) = tables.nodes.get(node.uuid) else {
-                    return Ok((Vec::new(), ()));
+                    return Ok((Vec::new(), None));
                 };
                 let mut node = Node::clone(node);
+                if let Some(mark) = mark {
+                    keep_mark(&mut node, mark);
+                }
                 node.life.starting(work);
                 node.reservation = Some(host.clone());
                 if let Some(step) = step {
                     show_step(&mut node, step);
                 }
-                Ok::<_, store::Error>((vec![node.into()], ()))
+                Ok::<_, store::Error>((vec![node.clone().into()], Some(node)))
             });
-            noted.await.map_err(|error| trouble(&error))?;
+            noted = kept.await.map_err(|error| trouble(&error))?;
         }
-        let report = match (&work, self.driver(&node.driver)) {
-            (Work::RecordInventory, _) => return self.record_inventory(node, work).await,
-            (Work::ForgetAgent | Work::Unbind, _) => Report::done(),
-            (_, Some(driver)) => driver.perform(node, &work).await,
-            (_, None) => Report::failed(format!("no driver is called {:?}", node.driver), false),
+        let node = noted.as_ref().unwrap_or(node);
+        if work == Work::RecordInventory {
+            return self.record_inventory(node, work).await;
+        }
+        let report = match failed {
+            Some(failed) => failed,
+            None => self.perform(node, &work).await,
         };
         if let Outcome::Failed { trouble, .. } = &report.outcome {
             warn!(node = %node.uuid, work = work.describe(), trouble, "work failed");
         }
-        let mut found = Vec::new();
-        if let Some(result) = &report.found {
-            found.push(inspection::document(
-                node.uuid,
-                &result.inventory,
-                &result.plugin_data,
-            ));
-        }
         self.change(node.uuid, move |node, tables| {
+            let mut found = Vec::new();
+            if let Some(result) = &report.found {
+                let (inventory, more) = (&result.inventory, &result.plugin_data);
+                found.push(inspection::document(node.uuid, inventory, more));
+                if work == Work::StartInspection {
+                    found.extend(inspection::learn(node, tables, inventory, None));
+                }
+            }
             if let Some(hardware) = report.hardware {
                 learn(node, hardware);
             }
             found.extend(side_effects(node, &work, tables));
+            tell_step(node, &work, &report.outcome, &self.options.host);
+            if let Some(note) = report.note {
+                note(node);
+            }
             record(&self.options.timers, node, &work, report.outcome);
             found
         })

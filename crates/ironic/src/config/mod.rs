@@ -1,5 +1,6 @@
 //! The configuration file of `plinth ironic`: one YAML document, every problem told at once.
 
+pub mod boot;
 mod resolve;
 mod written;
 
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use lifecycle::node::{PowerPolicy, Settings, Timers};
 
+pub use crate::deploy::Settings as Deploy;
+pub use crate::driver::Patience;
 pub use crate::driver::fake::Delays;
 
 /// What will be used.
@@ -29,6 +32,10 @@ pub struct Config {
     pub power_sync: PowerPolicy,
     pub defaults: Settings,
     pub fake: Delays,
+    pub bmc: Patience,
+    pub deploy: Deploy,
+    /// What servers boot from, if it is ours to serve.
+    pub boot: Option<boot::Boot>,
 }
 
 /// PEM files.
@@ -95,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_problem_is_told_at_once() {
-        let text = "listen: nowhere\npublic_endpoint: ftp://x\nmax_limit: 0\nhost: 'a b'\nfake: {power: -1}\ntls: {certificate: c.pem, key: ''}\n";
+        let text = "listen: nowhere\npublic_endpoint: ftp://x\nmax_limit: 0\nhost: 'a b'\nfake: {power: -1}\nbmc: {tries: 0}\ntls: {certificate: c.pem, key: ''}\n";
         let Err(Error::Problems { problems, .. }) = parse(text) else {
             panic!("it is full of problems")
         };
@@ -111,7 +118,8 @@ mod tests {
                 "public_endpoint",
                 "host",
                 "max_limit",
-                "fake.power"
+                "fake.power",
+                "bmc.tries"
             ]
         );
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lifecycle::node::Settings;
 
 use super::written::{Auth, Written};
-use super::{Config, Tls};
+use super::{Config, Deploy, Tls};
 
 pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
     let mut problems = Vec::new();
@@ -76,6 +76,12 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
             .into_iter()
             .map(|key| format!("fake.{key}: must be seconds, from 0 to 86400")),
     );
+    let bmc = written.bmc.problems();
+    problems.extend(bmc.into_iter().map(|problem| format!("bmc.{problem}")));
+    problems.extend(written.deploy.problems());
+    let boot = written
+        .boot
+        .and_then(|boot| super::boot::resolve(boot, &mut problems));
     let Ok(listen) = listen else {
         return Err(problems);
     };
@@ -105,5 +111,15 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
             ..Settings::default()
         },
         fake: written.fake,
+        bmc: written.bmc,
+        deploy: Deploy {
+            // Our own images are found where our other boot files are.
+            images_url: written.deploy.images_url.or_else(|| {
+                let boot = boot.as_ref()?;
+                Some(format!("http://{}:{}/images", boot.address, boot.http_port))
+            }),
+            ..written.deploy
+        },
+        boot,
     })
 }

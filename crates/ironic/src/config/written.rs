@@ -3,7 +3,7 @@
 use lifecycle::node::{PowerPolicy, Timers};
 use serde::Deserialize;
 
-use super::Delays;
+use super::{Delays, Deploy, Patience};
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +22,9 @@ pub struct Written {
     pub automated_clean: bool,
     pub fast_track: bool,
     pub fake: Delays,
+    pub bmc: Patience,
+    pub deploy: Deploy,
+    pub boot: Option<super::boot::Written>,
     pub timers: Timers,
     pub power_sync: PowerPolicy,
 }
@@ -43,6 +46,9 @@ impl Default for Written {
             automated_clean: true,
             fast_track: false,
             fake: Delays::default(),
+            bmc: Patience::default(),
+            deploy: Deploy::default(),
+            boot: None,
             timers: Timers::default(),
             power_sync: PowerPolicy::default(),
         }

@@ -12,34 +12,196 @@ pub struct HardwareType {
 }
 
 /// All hardware types this build can really drive.
-pub const TYPES: &[HardwareType] = &[HardwareType {
-    name: "fake-hardware",
-    interfaces: &[
-        ("bios", &["fake", "no-bios"]),
-        ("boot", &["fake"]),
-        ("console", &["fake", "no-console"]),
-        ("deploy", &["fake"]),
-        ("firmware", &["fake", "no-firmware"]),
-        ("inspect", &["fake", "no-inspect", "agent"]),
-        ("management", &["fake", "noop"]),
-        ("network", &["noop"]),
-        ("power", &["fake"]),
-        ("raid", &["fake", "no-raid"]),
-        ("rescue", &["fake", "no-rescue"]),
-        ("storage", &["noop"]),
-        ("vendor", &["fake", "no-vendor"]),
-    ],
-    properties: &[
-        ("A1", "A1 description. Required."),
-        ("A2", "A2 description. Required."),
-        ("B1", "B1 description. Required."),
-        ("B2", "B2 description. Required."),
-        (
-            "fast_track",
-            "Whether an agent that is up is used as it is. Optional.",
-        ),
-    ],
-}];
+///
+/// Where several implementations exist, the first is the one metal3 would choose: boot over the network, inspection by
+/// the agent, everything else through the BMC.
+pub const TYPES: &[HardwareType] = &[
+    HardwareType {
+        name: "fake-hardware",
+        interfaces: &[
+            ("bios", &["fake", "no-bios"]),
+            (
+                "boot",
+                &[
+                    "fake",
+                    "ipxe",
+                    "pxe",
+                    "redfish-virtual-media",
+                    "redfish-https",
+                ],
+            ),
+            ("console", &["fake", "no-console"]),
+            ("deploy", &["fake", "direct", "ramdisk", "custom-agent"]),
+            ("firmware", &["fake", "no-firmware"]),
+            ("inspect", &["fake", "no-inspect", "agent"]),
+            ("management", &["fake", "noop"]),
+            ("network", &["noop"]),
+            ("power", &["fake"]),
+            ("raid", &["fake", "no-raid"]),
+            ("rescue", &["fake", "no-rescue"]),
+            ("storage", &["noop"]),
+            ("vendor", &["fake", "no-vendor"]),
+        ],
+        properties: FAKE,
+    },
+    HardwareType {
+        name: "redfish",
+        interfaces: &[
+            ("bios", &["redfish", "no-bios"]),
+            (
+                "boot",
+                &["ipxe", "pxe", "redfish-virtual-media", "redfish-https"],
+            ),
+            ("console", &["no-console"]),
+            ("deploy", &["direct", "ramdisk", "custom-agent"]),
+            ("firmware", &["redfish", "no-firmware"]),
+            ("inspect", &["agent", "redfish", "no-inspect"]),
+            ("management", &["redfish", "noop"]),
+            ("network", &["noop"]),
+            ("power", &["redfish"]),
+            // metal3 asks for `redfish` by name; it has no steps yet.
+            ("raid", &["no-raid", "redfish"]),
+            ("rescue", &["no-rescue"]),
+            ("storage", &["noop"]),
+            ("vendor", &["redfish", "no-vendor"]),
+        ],
+        properties: REDFISH,
+    },
+    HardwareType {
+        name: "idrac",
+        interfaces: &[
+            ("bios", &["idrac-redfish", "no-bios"]),
+            (
+                "boot",
+                &[
+                    "ipxe",
+                    "pxe",
+                    "idrac-redfish-virtual-media",
+                    "redfish-https",
+                ],
+            ),
+            ("console", &["no-console"]),
+            ("deploy", &["direct", "ramdisk", "custom-agent"]),
+            ("firmware", &["redfish", "no-firmware"]),
+            ("inspect", &["agent", "idrac-redfish", "no-inspect"]),
+            ("management", &["idrac-redfish"]),
+            ("network", &["noop"]),
+            ("power", &["idrac-redfish"]),
+            ("raid", &["no-raid", "idrac-redfish"]),
+            ("rescue", &["no-rescue"]),
+            ("storage", &["noop"]),
+            ("vendor", &["idrac-redfish", "no-vendor"]),
+        ],
+        properties: REDFISH,
+    },
+    HardwareType {
+        name: "ipmi",
+        interfaces: &[
+            ("bios", &["no-bios"]),
+            ("boot", &["ipxe", "pxe"]),
+            ("console", &["no-console"]),
+            ("deploy", &["direct", "ramdisk", "custom-agent"]),
+            ("firmware", &["no-firmware"]),
+            ("inspect", &["agent", "no-inspect"]),
+            ("management", &["ipmitool", "noop"]),
+            ("network", &["noop"]),
+            ("power", &["ipmitool"]),
+            ("raid", &["no-raid"]),
+            ("rescue", &["no-rescue"]),
+            ("storage", &["noop"]),
+            ("vendor", &["no-vendor"]),
+        ],
+        properties: IPMI,
+    },
+];
+
+type Properties = &'static [(&'static str, &'static str)];
+
+const FAKE: Properties = &[
+    ("A1", "A1 description. Required."),
+    ("A2", "A2 description. Required."),
+    ("B1", "B1 description. Required."),
+    ("B2", "B2 description. Required."),
+    (
+        "fast_track",
+        "Whether an agent that is up is used as it is. Optional.",
+    ),
+];
+
+const REDFISH: Properties = &[
+    (
+        "redfish_address",
+        "Where the BMC is: scheme, host and perhaps a port, such as https://192.0.2.10; HTTPS where no scheme is given. Required.",
+    ),
+    (
+        "redfish_system_id",
+        "The path of the system, such as /redfish/v1/Systems/1. Needed only where the BMC has several.",
+    ),
+    ("redfish_username", "Who logs in. Without it nobody does."),
+    ("redfish_password", "The password of that user."),
+    (
+        "redfish_verify_ca",
+        "True: the BMC's certificate is checked against the machine's authorities. False: it is not checked. A path: it is checked against the certificates in that PEM file. Default: True.",
+    ),
+    (
+        "redfish_auth_type",
+        "session, basic, none, or auto: a session, or basic where the BMC has none to give. Default: auto.",
+    ),
+    DEPLOY_KERNEL,
+    DEPLOY_RAMDISK,
+    (
+        "deploy_iso",
+        "Address of a ready ISO image with the agent, for virtual media. Optional.",
+    ),
+    APPEND,
+    PERSISTENT,
+    FAST_TRACK,
+];
+
+const IPMI: Properties = &[
+    (
+        "ipmi_address",
+        "IP address or host name of the BMC. Required.",
+    ),
+    ("ipmi_port", "Its UDP port. Default: 623."),
+    ("ipmi_username", "Who logs in. Default: the nameless user."),
+    ("ipmi_password", "The password of that user."),
+    (
+        "ipmi_priv_level",
+        "ADMINISTRATOR, OPERATOR, USER or CALLBACK. Default: ADMINISTRATOR.",
+    ),
+    (
+        "ipmi_cipher_suite",
+        "17 or 3. Default: 17, and 3 where the BMC does not know it.",
+    ),
+    ("ipmi_protocol_version", "2.0, the only one spoken here."),
+    DEPLOY_KERNEL,
+    DEPLOY_RAMDISK,
+    APPEND,
+    PERSISTENT,
+    FAST_TRACK,
+];
+
+const DEPLOY_KERNEL: (&str, &str) = (
+    "deploy_kernel",
+    "Address of the agent's kernel. Optional where the service has one for all nodes.",
+);
+const DEPLOY_RAMDISK: (&str, &str) = (
+    "deploy_ramdisk",
+    "Address of the agent's ramdisk. Goes with deploy_kernel.",
+);
+const APPEND: (&str, &str) = (
+    "kernel_append_params",
+    "Kernel parameters for the agent; %default% stands for those of the service. Optional.",
+);
+const PERSISTENT: (&str, &str) = (
+    "force_persistent_boot_device",
+    "Always, Never, or Default: boot devices are set for one boot, and for good where an installed system is to boot.",
+);
+const FAST_TRACK: (&str, &str) = (
+    "fast_track",
+    "Whether an agent that is up is used as it is. Optional.",
+);
 
 pub fn find(name: &str) -> Option<&'static HardwareType> {
     TYPES.iter().find(|hardware| hardware.name == name)
@@ -142,7 +304,9 @@ mod tests {
         };
         assert_eq!(
             hardware.problems(&chosen),
-            ["boot_interface: \"ilo\" is not enabled for fake-hardware; there are fake"]
+            [
+                "boot_interface: \"ilo\" is not enabled for fake-hardware; there are fake, ipxe, pxe, redfish-virtual-media, redfish-https"
+            ]
         );
     }
 }

@@ -6,7 +6,7 @@ use lifecycle::node::{Interface, Outcome, Power, Runner, StepSpec, Task, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Found, Report};
+use super::{Drive, Found, Report};
 use crate::record::{Hardware, Node, PowerTarget};
 
 /// How long each operation takes, in seconds.
@@ -47,8 +47,50 @@ pub struct Fake {
     delays: Delays,
 }
 
+pub const BOOT_DEVICES: &[&str] = &[
+    "pxe",
+    "disk",
+    "cdrom",
+    "bios",
+    "safe",
+    "wanboot",
+    "floppy",
+    "iscsiboot",
+    "uefihttp",
+];
+
+const LIGHT: &str = "led@system";
+
+pub fn light(node: &Node) -> String {
+    let state = node.hardware.indicators.get(LIGHT);
+    state.map_or("OFF", String::as_str).to_owned()
+}
+
+pub fn set_light(hardware: &mut Hardware, state: &str) {
+    hardware.indicators.insert(LIGHT.into(), state.into());
+}
+
+/// A drive of each kind.
+pub fn drives(node: &Node) -> Vec<Drive> {
+    let drive = |kind: &str| {
+        let inside = node
+            .hardware
+            .media
+            .iter()
+            .find(|medium| medium.device_type == kind);
+        Drive {
+            media_types: vec![kind.to_owned()],
+            inserted: inside.is_some(),
+            image: inside.map(|medium| medium.image_url.clone()),
+        }
+    };
+    ["cdrom", "disk", "floppy"].map(drive).into()
+}
+
 /// The steps a client may ask for, by hand.
-pub fn steps() -> Vec<StepSpec> {
+pub fn steps(node: &Node) -> Vec<StepSpec> {
+    // Where a real agent deploys, erasing is its work too.
+    let agent = node.interfaces.deploy != "fake";
     [
         (Interface::Bios, "factory_reset"),
         (Interface::Bios, "apply_configuration"),
@@ -60,6 +102,7 @@ pub fn steps() -> Vec<StepSpec> {
         (Interface::Vendor, "log_passthrough"),
     ]
     .into_iter()
+    .filter(|(interface, _)| !(agent && *interface == Interface::Deploy))
     .map(|(interface, step)| StepSpec {
         abortable: true,
         ..StepSpec::new(interface, step, 0, Runner::Service)
@@ -91,8 +134,8 @@ impl Fake {
                 }
             }
             Work::Simulate(task) => self.simulate(node, *task).await,
-            Work::RunStep(step) => self.step(step).await,
-            Work::FetchSteps(_) => Report::of(Outcome::Steps(steps())),
+            Work::RunStep(step) => self.step(node, step).await,
+            Work::FetchSteps(_) => Report::of(Outcome::Steps(steps(node))),
             Work::StartInspection => self.simulate(node, Task::Inspect).await,
             // Nothing to it without hardware; or the conductor does it itself.
             Work::ForgetAgent
@@ -219,8 +262,8 @@ impl Fake {
         }
     }
 
-    async fn step(&self, step: &StepSpec) -> Report {
-        let known = steps();
+    async fn step(&self, node: &Node, step: &StepSpec) -> Report {
+        let known = steps(node);
         if !known
             .iter()
             .any(|offer| offer.interface == step.interface && offer.step == step.step)

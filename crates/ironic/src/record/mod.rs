@@ -4,6 +4,7 @@
 
 mod allocation;
 mod history;
+mod kept;
 mod node;
 mod port;
 mod portgroup;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 pub use allocation::{Allocation, AllocationState};
 pub use history::{Event, Severity};
+pub use kept::{Kept, Kind as KeptKind};
 pub use node::{
     BootDevice, BootMode, BootOrder, Errand, Hardware, Interfaces, Medium, Node, PowerTarget,
 };
@@ -43,6 +45,7 @@ pub enum Record {
     Port(Arc<Port>),
     Portgroup(Arc<Portgroup>),
     Allocation(Arc<Allocation>),
+    Kept(Arc<Kept>),
 }
 
 impl From<Node> for Record {
@@ -66,5 +69,11 @@ impl From<Portgroup> for Record {
 impl From<Allocation> for Record {
     fn from(allocation: Allocation) -> Self {
         Self::Allocation(Arc::new(allocation))
+    }
+}
+
+impl From<Kept> for Record {
+    fn from(kept: Kept) -> Self {
+        Self::Kept(Arc::new(kept))
     }
 }

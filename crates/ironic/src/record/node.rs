@@ -57,13 +57,15 @@ pub struct Node {
     pub secure_boot: Option<bool>,
     pub shard: Option<String>,
     pub parent_node: Option<Uuid>,
+    #[serde(default)]
+    pub chassis_uuid: Option<Uuid>,
     pub disable_power_off: bool,
     pub vifs: Vec<Vif>,
     /// The latest of what went wrong.
     pub history: VecDeque<Event>,
     pub created_at: Timestamp,
     pub updated_at: Option<Timestamp>,
-    /// What the hardware is told to be, where a driver has no hardware to ask.
+    /// What was last seen of the hardware.
     pub hardware: Hardware,
     /// What the host is to boot next over the network or from a virtual CD; from its disk where there is none.
     #[serde(default)]
@@ -133,6 +135,7 @@ impl Node {
             secure_boot: None,
             shard: None,
             parent_node: None,
+            chassis_uuid: None,
             disable_power_off: false,
             vifs: Vec::new(),
             history: VecDeque::new(),
@@ -196,11 +199,23 @@ impl Node {
             "agent_last_heartbeat",
             "agent_verify_ca",
             "agent_version",
+            "agent_step",
+            "hardware_manager_version",
+            "progress",
         ] {
             self.driver_internal_info.remove(key);
         }
+        self.driver_internal_info
+            .retain(|key, _| !key.starts_with("agent_cached_"));
         if !pregenerated {
             self.driver_internal_info.remove("agent_secret_token");
+        }
+    }
+
+    /// Forgets the agent's token, even one that was made before the agent was booted.
+    pub fn forget_token(&mut self) {
+        for key in ["agent_secret_token", "agent_secret_token_pregenerated"] {
+            self.driver_internal_info.remove(key);
         }
     }
 }
@@ -351,7 +366,7 @@ impl BootMode {
     }
 }
 
-/// The state of hardware that exists only in our memory.
+/// The state of the hardware: what its BMC last said, or all there is where it exists only in our memory.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Hardware {
     pub power: Power,
@@ -360,6 +375,14 @@ pub struct Hardware {
     pub secure_boot: bool,
     pub media: Vec<Medium>,
     pub indicators: BTreeMap<String, String>,
+    /// The BMC keeps a boot device for one boot only: it is set again before every power on.
+    #[serde(default)]
+    pub resend_boot: bool,
+    #[serde(default)]
+    pub vendor: Option<String>,
+    /// As Redfish names it: `OK`, `Warning`, `Critical`.
+    #[serde(default)]
+    pub health: Option<String>,
 }
 
 impl Default for Hardware {
@@ -374,6 +397,9 @@ impl Default for Hardware {
             secure_boot: false,
             media: Vec::new(),
             indicators: BTreeMap::new(),
+            resend_boot: false,
+            vendor: None,
+            health: None,
         }
     }
 }

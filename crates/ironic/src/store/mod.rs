@@ -1,14 +1,16 @@
 //! The file everything is remembered in, and the copy in memory that everything is read from.
 //!
 //! ```text
-//!  change(f) --- f(pending) ---> queue ---> writer thread: one commit for all that waits
-//!      ^                                        |
-//!      +------------- answered when ------------+---> committed ---> read()
+//!  change(f) --- f(pending) ---> queue ---> writer thread: all that waits in one frame of the log
+//!      ^                                        |                             |
+//!      +------------- answered when ------------+---> committed ---> read()   +---> database file, now and then
 //! ```
 //!
 //! A change is decided on the newest tables (`pending`), in the order of the queue, and answered when it is on disk.
 //! Readers see only what is on disk, so nothing that was ever shown can be lost.
 
+mod ledger;
+mod log;
 mod tables;
 #[cfg(test)]
 pub mod tests;
@@ -17,10 +19,12 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use redb::{Database, ReadableDatabase};
-use tokio::sync::{Semaphore, oneshot};
+use redb::backends::FileBackend;
+use redb::{Database, ReadableDatabase, StorageBackend};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::record::Record;
+use ledger::Ledger;
 pub use tables::Tables;
 use writer::{Job, Writer};
 
@@ -71,6 +75,15 @@ pub enum Change {
     },
 }
 
+impl Change {
+    fn is_port(&self) -> bool {
+        match self {
+            Self::Put(record) | Self::Remove(record) => matches!(record, Record::Port(_)),
+            Self::PutDocument { .. } | Self::RemoveDocuments { .. } => false,
+        }
+    }
+}
+
 impl<T: Into<Record>> From<T> for Change {
     fn from(record: T) -> Self {
         Self::Put(record.into())
@@ -86,6 +99,7 @@ pub struct Store {
     pending: Mutex<Pending>,
     committed: Arc<RwLock<Tables>>,
     places: Semaphore,
+    ports: watch::Sender<u64>,
 }
 
 struct Pending {
@@ -112,19 +126,28 @@ impl Store {
             .set_cache_size(CACHE)
             .create_file(file)
             .map_err(|error| open(error.into()))?;
-        Self::over(database, path)
+        // Nobody else opens the log, for the database file is locked.
+        let mut log = path.as_os_str().to_owned();
+        log.push(".log");
+        let log = open_private(Path::new(&log))
+            .map_err(|error| open(redb::StorageError::from(error).into()))?;
+        let log = FileBackend::new(log).map_err(|error| open(error.into()))?;
+        Self::over(database, Box::new(log), log::CAPACITY, path)
     }
 
-    fn over(database: Database, path: &Path) -> Result<Self, Error> {
+    fn over(
+        database: Database,
+        log: Box<dyn StorageBackend>,
+        capacity: u64,
+        path: &Path,
+    ) -> Result<Self, Error> {
         let database = Arc::new(database);
-        let tables = writer::load(&database, path)?;
+        let (ledger, tables) = Ledger::open(Arc::clone(&database), log, capacity, path)?;
         let committed = Arc::new(RwLock::new(tables.clone()));
         let writer =
-            Writer::spawn(Arc::clone(&database), Arc::clone(&committed)).map_err(|source| {
-                Error::Thread {
-                    path: path.to_owned(),
-                    source,
-                }
+            Writer::spawn(ledger, Arc::clone(&committed)).map_err(|source| Error::Thread {
+                path: path.to_owned(),
+                source,
             })?;
         Ok(Self {
             path: path.to_owned(),
@@ -132,6 +155,7 @@ impl Store {
             pending: Mutex::new(Pending { tables, writer }),
             committed,
             places: Semaphore::new(QUEUE),
+            ports: watch::Sender::new(0),
         })
     }
 
@@ -151,28 +175,39 @@ impl Store {
     ) -> Result<T, E> {
         // Held until the change is on disk. The semaphore is never closed.
         let _place = self.places.acquire().await.map_err(|_| Error::Write)?;
-        let (value, written) = {
+        let (value, written, ports) = {
             let mut pending = self.pending();
             let (changes, value) = decide(&pending.tables)?;
             if changes.is_empty() {
                 return Ok(value);
             }
             let changes = pending.tables.number(changes);
+            let ports = changes.iter().any(Change::is_port);
             pending.tables.apply(&changes);
             let (done, written) = oneshot::channel();
             pending.writer.queue(Job { changes, done })?;
-            (value, written)
+            (value, written, ports)
         };
         match written.await {
-            Ok(Ok(())) => Ok(value),
+            Ok(Ok(())) => {
+                if ports {
+                    self.ports.send_modify(|count| *count += 1);
+                }
+                Ok(value)
+            }
             Ok(Err(writer::Failed)) | Err(_) => Err(Error::Write.into()),
         }
+    }
+
+    /// Changes whenever a port came, went or was changed.
+    pub fn ports_changed(&self) -> watch::Receiver<u64> {
+        self.ports.subscribe()
     }
 
     /// A document from disk, if it is there.
     pub fn document(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
         let read = || -> Result<_, redb::Error> {
-            let table = self.database.begin_read()?.open_table(writer::DOCUMENTS)?;
+            let table = self.database.begin_read()?.open_table(ledger::DOCUMENTS)?;
             Ok(table.get(key)?.map(|value| value.value().to_vec()))
         };
         read().map_err(|source| self.unreadable(source))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Change;
-use crate::record::{Allocation, Node, Port, Portgroup, Record, Row};
+use crate::record::{Allocation, Kept, Node, Port, Portgroup, Record, Row};
 
 #[derive(Clone, Default)]
 pub struct Tables {
@@ -14,6 +14,7 @@ pub struct Tables {
     pub ports: Table<Port>,
     pub portgroups: Table<Portgroup>,
     pub allocations: Table<Allocation>,
+    pub kept: Table<Kept>,
     last_id: u64,
 }
 
@@ -30,6 +31,7 @@ impl Tables {
                 Record::Port(port) => &mut Arc::make_mut(port).id,
                 Record::Portgroup(portgroup) => &mut Arc::make_mut(portgroup).id,
                 Record::Allocation(allocation) => &mut Arc::make_mut(allocation).id,
+                Record::Kept(kept) => &mut Arc::make_mut(kept).id,
             };
             if *id == 0 {
                 self.last_id += 1;
@@ -46,6 +48,8 @@ impl Tables {
                 Change::Put(Record::Port(port)) => self.ports.put(port),
                 Change::Put(Record::Portgroup(portgroup)) => self.portgroups.put(portgroup),
                 Change::Put(Record::Allocation(allocation)) => self.allocations.put(allocation),
+                Change::Put(Record::Kept(kept)) => self.kept.put(kept),
+                Change::Remove(Record::Kept(kept)) => self.kept.remove(kept.id),
                 Change::Remove(Record::Node(node)) => self.nodes.remove(node.id),
                 Change::Remove(Record::Port(port)) => self.ports.remove(port.id),
                 Change::Remove(Record::Portgroup(portgroup)) => {
@@ -62,6 +66,7 @@ impl Tables {
             self.ports.newest(),
             self.portgroups.newest(),
             self.allocations.newest(),
+            self.kept.newest(),
         ];
         self.last_id = newest.into_iter().fold(self.last_id, u64::max);
     }

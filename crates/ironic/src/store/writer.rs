@@ -1,21 +1,16 @@
-//! The one thread that writes: everything that waits goes into one commit.
+//! The one thread that writes: everything that waits goes to disk together.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
+use std::time::Duration;
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tracing::error;
 
+use super::ledger::Ledger;
 use super::{Change, Error, Tables};
-use crate::record::{Allocation, Node, Port, Portgroup, Record, Row};
-
-/// By kind and uuid, as JSON.
-const RECORDS: TableDefinition<&str, &[u8]> = TableDefinition::new("records");
-pub(super) const DOCUMENTS: TableDefinition<&str, &[u8]> = TableDefinition::new("documents");
 
 pub(super) struct Job {
     pub changes: Vec<Change>,
@@ -34,13 +29,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn spawn(database: Arc<Database>, committed: Arc<RwLock<Tables>>) -> std::io::Result<Self> {
+    pub fn spawn(ledger: Ledger, committed: Arc<RwLock<Tables>>) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let broken = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&broken);
         let thread = thread::Builder::new()
             .name("store".into())
-            .spawn(move || work(&database, &queue, &committed, &flag))?;
+            .spawn(move || work(ledger, &queue, &committed, &flag))?;
         Ok(Self {
             jobs: Some(jobs),
             broken,
@@ -68,16 +63,31 @@ impl Drop for Writer {
     }
 }
 
-/// As many changes as one commit takes; more would only delay those in front.
+/// As many changes as are written together; more would only delay those in front.
 const MOST: usize = 512;
+/// Quiet time after which the database file is brought up to date.
+const QUIET: Duration = Duration::from_secs(1);
 
 fn work(
-    database: &Database,
+    mut ledger: Ledger,
     queue: &mpsc::Receiver<Job>,
     committed: &RwLock<Tables>,
     broken: &AtomicBool,
 ) {
-    while let Ok(first) = queue.recv() {
+    loop {
+        let healthy = !broken.load(Ordering::Relaxed);
+        let first = match queue.recv_timeout(QUIET) {
+            Ok(job) => job,
+            Err(over) => {
+                if healthy && ledger.is_behind() && told(ledger.save(&[])).is_err() {
+                    broken.store(true, Ordering::Relaxed);
+                }
+                match over {
+                    RecvTimeoutError::Timeout => continue,
+                    RecvTimeoutError::Disconnected => return,
+                }
+            }
+        };
         let mut jobs = vec![first];
         while jobs.len() < MOST
             && let Ok(next) = queue.try_recv()
@@ -85,10 +95,11 @@ fn work(
             jobs.push(next);
         }
         // After one failure the tables in memory are ahead of the disk: nothing may be built on them any more.
-        let result = if broken.load(Ordering::Relaxed) {
-            Err(Failed)
+        let result = if healthy {
+            let changes: Vec<&Change> = jobs.iter().flat_map(|job| &job.changes).collect();
+            told(ledger.write(&changes))
         } else {
-            commit(database, &jobs)
+            Err(Failed)
         };
         if result.is_ok() {
             let mut committed = committed.write().unwrap_or_else(PoisonError::into_inner);
@@ -105,114 +116,12 @@ fn work(
     }
 }
 
-fn commit(database: &Database, jobs: &[Job]) -> Result<(), Failed> {
-    let write = || -> Result<(), redb::Error> {
-        let transaction = database.begin_write()?;
-        {
-            let mut records = transaction.open_table(RECORDS)?;
-            let mut documents = transaction.open_table(DOCUMENTS)?;
-            for change in jobs.iter().flat_map(|job| &job.changes) {
-                match change {
-                    Change::Put(record) => {
-                        let (key, value) = encode(record);
-                        records.insert(key.as_str(), value.as_slice())?;
-                    }
-                    Change::Remove(record) => _ = records.remove(key(record).as_str())?,
-                    Change::PutDocument { key, value } => {
-                        documents.insert(key.as_str(), value.as_slice())?;
-                    }
-                    Change::RemoveDocuments { prefix } => {
-                        let mut gone = Vec::new();
-                        for entry in documents.range(prefix.as_str()..)? {
-                            let key = entry?.0.value().to_owned();
-                            if !key.starts_with(prefix) {
-                                break;
-                            }
-                            gone.push(key);
-                        }
-                        for key in gone {
-                            documents.remove(key.as_str())?;
-                        }
-                    }
-                }
-            }
-        }
-        transaction.commit()?;
-        Ok(())
-    };
-    write().map_err(|problem| {
+fn told(result: Result<(), redb::Error>) -> Result<(), Failed> {
+    result.map_err(|problem| {
         error!(
             error = model::chain(&problem),
             "the store cannot be written; restart when the disk is well again"
         );
         Failed
     })
-}
-
-fn key(record: &Record) -> String {
-    fn of<T: Row>(row: &T) -> String {
-        format!("{}/{}", T::KIND, row.uuid())
-    }
-    match record {
-        Record::Node(node) => of(&**node),
-        Record::Port(port) => of(&**port),
-        Record::Portgroup(portgroup) => of(&**portgroup),
-        Record::Allocation(allocation) => of(&**allocation),
-    }
-}
-
-fn encode(record: &Record) -> (String, Vec<u8>) {
-    let value = match record {
-        Record::Node(node) => serde_json::to_vec(&**node),
-        Record::Port(port) => serde_json::to_vec(&**port),
-        Record::Portgroup(portgroup) => serde_json::to_vec(&**portgroup),
-        Record::Allocation(allocation) => serde_json::to_vec(&**allocation),
-    };
-    (key(record), value.expect("records have only text for keys"))
-}
-
-/// Reads all records. Makes the tables in a new file, so that readers find them.
-pub(super) fn load(database: &Database, path: &Path) -> Result<Tables, Error> {
-    let read = || -> Result<_, redb::Error> {
-        let transaction = database.begin_write()?;
-        transaction.open_table(RECORDS)?;
-        transaction.open_table(DOCUMENTS)?;
-        transaction.commit()?;
-        let records = database.begin_read()?.open_table(RECORDS)?;
-        let mut found = Vec::new();
-        for entry in records.iter()? {
-            let (key, value) = entry?;
-            found.push((key.value().to_owned(), value.value().to_vec()));
-        }
-        Ok(found)
-    };
-    let found = read().map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source: Box::new(source),
-    })?;
-    let mut tables = Tables::default();
-    for (key, value) in found {
-        let record = decode(&key, &value).map_err(|source| Error::Record {
-            path: path.to_owned(),
-            key: key.clone(),
-            source,
-        })?;
-        tables.apply(&[Change::Put(record)]);
-    }
-    Ok(tables)
-}
-
-fn decode(key: &str, value: &[u8]) -> Result<Record, serde_json::Error> {
-    fn read<T: DeserializeOwned>(value: &[u8]) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(value)
-    }
-    match key.split_once('/').map_or(key, |(kind, _)| kind) {
-        Node::KIND => read::<Node>(value).map(Into::into),
-        Port::KIND => read::<Port>(value).map(Into::into),
-        Portgroup::KIND => read::<Portgroup>(value).map(Into::into),
-        Allocation::KIND => read::<Allocation>(value).map(Into::into),
-        other => Err(serde::de::Error::custom(format!(
-            "no kind of record is called {other:?}"
-        ))),
-    }
 }

@@ -1,7 +1,9 @@
-//! Third-party clients at the other end of the API: the `baremetal` command line and openstacksdk.
+//! Third parties at both ends: the `baremetal` command line and openstacksdk as clients, BMCs as hardware.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod command_line;
+mod kept;
+mod metal;
 #[path = "../../../lab/tests/interop/python.rs"]
 mod python;
 mod sdk;

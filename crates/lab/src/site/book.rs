@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use protocols::dhcp::server::Lease;
+use protocols::dhcp::server::{Lease, Report};
 use protocols::dns::{self, Data, Resolver, Zone, reverse_name, reverse_zone};
 use tracing::debug;
 
@@ -65,6 +65,21 @@ impl Book {
         self.pages().leases.values().cloned().collect()
     }
 
+    /// What DHCP says of it.
+    pub fn told(&self, report: &Report) {
+        match report {
+            Report::Leased(lease) => self.leased(lease),
+            Report::Released(lease) | Report::Expired(lease) => self.ended(lease),
+            Report::Declined { address, .. } => self.forget(*address),
+            Report::Conflict { .. }
+            | Report::Refused { .. }
+            | Report::PoolExhausted { .. }
+            | Report::Booting { .. }
+            | Report::OtherServer { .. }
+            | Report::Malformed(_) => {}
+        }
+    }
+
     /// A lease holds from now on, instead of what was at its address before.
     pub fn leased(&self, lease: &Lease) {
         let mut pages = self.pages();
@@ -82,14 +97,14 @@ impl Book {
     }
 
     /// A lease is over.
-    pub fn ended(&self, lease: &Lease) {
+    fn ended(&self, lease: &Lease) {
         let mut pages = self.pages();
         pages.leases.remove(&lease.address);
         pages.unname(lease);
     }
 
     /// Whoever had the address has it no more.
-    pub fn forget(&self, address: Ipv4Addr) {
+    fn forget(&self, address: Ipv4Addr) {
         let mut pages = self.pages();
         if let Some(lease) = pages.leases.remove(&address) {
             pages.unname(&lease);

@@ -1,32 +1,28 @@
 //! The site the lab stands in: the DHCP and DNS of an organisation's network, which is not Plinth's own.
 //!
 //! ```text
-//!   bridge ── UDP 67 ──▶ dhcp ◀──── store   leases in one file, written before they are told
-//!     │   ◀── frames ──   │  ◀─ARP─ arp     is an address in use?
-//!     │                   ▼
+//!   bridge ── UDP 67 ──▶ services::dhcp
+//!     │                   ▼ reports
 //!     │                 book                who has which address, and is called what
 //!     │                   ▲
 //!     └──── UDP, TCP 53 ▶ dns ──▶ upstream, if there is one
 //! ```
 
-mod arp;
 mod book;
-mod dhcp;
 mod dns;
-mod store;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use protocols::dhcp::server::{Config as DhcpConfig, ConfigError, Lease};
+use protocols::dhcp::server::{Config as DhcpConfig, Lease};
 use protocols::dns::{Data, NameError};
+use services::dhcp;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
 use self::book::Book;
-pub use self::store::Error as StoreError;
 
 /// What the site offers on one link.
 #[derive(Debug, Clone)]
@@ -55,24 +51,10 @@ pub struct DnsConfig {
 /// Why a site cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the site's DHCP configuration cannot be served")]
-    Config(#[source] ConfigError),
+    #[error("could not start the site's DHCP")]
+    Dhcp(#[from] dhcp::Error),
     #[error("a name of the site cannot be used")]
     Name(#[source] NameError),
-    #[error("could not use the file of leases")]
-    Store(#[source] StoreError),
-    #[error("could not look up link {link}")]
-    Link {
-        link: String,
-        source: linux::netlink::Error,
-    },
-    #[error("link {link} has no Ethernet address")]
-    NotEthernet { link: String },
-    #[error("could not open a packet socket on {link}")]
-    Packets {
-        link: String,
-        source: linux::packet::Error,
-    },
     #[error("could not listen on {what}")]
     Listen {
         what: String,
@@ -96,14 +78,23 @@ impl Site {
     pub async fn start(config: Config) -> Result<Self, Error> {
         let book = Book::open(&config)?;
         let dns = dns::Shell::bind(&config.dns, book.clone()).await?;
-        let dhcp = dhcp::Shell::bind(&config, book.clone()).await?;
+        let dhcp = dhcp::Shell::bind(dhcp::Config {
+            link: config.link.clone(),
+            dhcp: config.dhcp,
+            leases: config.leases,
+        })
+        .await?;
+        for lease in dhcp.leases() {
+            book.leased(&lease);
+        }
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let link = config.link;
         tasks.spawn({
-            let stopped = stopped.clone();
+            let (stopped, book) = (stopped.clone(), book.clone());
             async move {
-                if let Err(error) = dhcp.run(stopped).await {
+                let served = dhcp.run(stopped, move |report| book.told(&report));
+                if let Err(error) = served.await {
                     error!(link, error = %model::chain(&error), "the site's DHCP ended");
                 }
             }

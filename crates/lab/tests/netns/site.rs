@@ -573,7 +573,8 @@ fn a_site_that_cannot_start_says_why() {
         ..net.config()
     };
     let error = net.router.run(|| Site::start(missing)).unwrap_err();
-    assert!(error.to_string().contains("br9"), "{error}");
+    let error = model::chain(&error);
+    assert!(error.contains("br9"), "{error}");
     let mut wrong = net.config();
     wrong.dns.address = Ipv4Addr::new(192, 0, 2, 1);
     let error = net.router.run(|| Site::start(wrong)).unwrap_err();

@@ -120,8 +120,9 @@ fn waiting(view: &View, timers: &Timers, now: Timestamp) -> Step {
         }
         Some(Stage::AgentStep(step)) if op.begun.is_some() => {
             let heard = op.begun.and_then(|begun| begun.heard);
+            let over = op.begun.is_some_and(|begun| begun.over);
             let agent = view.agent.as_ref().map(|agent| agent.last_heartbeat);
-            if agent > heard {
+            if over || agent > heard {
                 Step::Do(Work::CheckStep(step.clone()))
             } else if late {
                 Step::Fail {
@@ -212,6 +213,7 @@ fn timeout(view: &View, stage: Option<&Stage>, now: Timestamp) -> Problem {
             state: view.state,
             waited,
             step: Some(step.to_string()),
+            trace: view.boot_trace.clone(),
         },
         Some(Stage::AwaitInventory | Stage::AwaitAgent) if view.agent.is_none() => {
             Problem::NeverCalled {
@@ -224,6 +226,7 @@ fn timeout(view: &View, stage: Option<&Stage>, now: Timestamp) -> Problem {
             state: view.state,
             waited,
             step: None,
+            trace: view.boot_trace.clone(),
         },
     }
 }

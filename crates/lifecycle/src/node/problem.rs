@@ -29,11 +29,19 @@ pub enum Problem {
         waited: Duration,
         trace: Option<String>,
     },
-    #[error("timeout in state {:?}: the agent has been silent for {} s{}", state.as_str(), waited.as_secs(), during(step.as_ref()))]
+    #[error("timeout in state {:?}: the agent has been silent for {} s{}{}", state.as_str(), waited.as_secs(), during(step.as_ref()), last(trace.as_ref()))]
     Silent {
         state: State,
         waited: Duration,
         step: Option<String>,
+        /// What was last seen of it.
+        #[serde(default)]
+        trace: Option<String>,
+    },
+    #[error("the host lost its power{}{}", during(step.as_ref()), last(trace.as_ref()))]
+    PowerLost {
+        step: Option<String>,
+        trace: Option<String>,
     },
     #[error("aborted by request in state {:?}{}", state.as_str(), during(step.as_ref()))]
     Aborted { state: State, step: Option<String> },
@@ -47,6 +55,10 @@ fn after(trace: Option<&String>) -> String {
         || "; no network boot of it was seen".to_string(),
         |trace| format!("; last seen: {trace}"),
     )
+}
+
+fn last(trace: Option<&String>) -> String {
+    trace.map_or_else(String::new, |trace| format!("; last seen: {trace}"))
 }
 
 fn during(step: Option<&String>) -> String {

@@ -66,10 +66,35 @@ impl View {
             url: url.to_string(),
             last_heartbeat: now,
         });
+        // How it booted matters no more.
+        self.boot_trace = None;
         if self.state.kind() == Kind::Waiting {
             self.since = now;
         }
         effect
+    }
+
+    /// The agent was asked after its step and answered: as good as a call, but for what the answer says.
+    pub fn answered(&mut self, over: bool, now: Timestamp) {
+        if self.state.kind() != Kind::Waiting {
+            return;
+        }
+        if let Some(begun) = &mut self.operation.begun {
+            begun.over |= over;
+            self.since = now;
+            self.boot_trace = None;
+        }
+    }
+
+    /// The host was found without power while the agent was at work.
+    pub fn lost_power(&mut self) {
+        let step = self.running_step().map(|step| step.to_string());
+        let waits = self.state.kind() == Kind::Waiting && !self.maintenance;
+        if waits && step.is_some() && self.operation.failed.is_none() {
+            let trace = self.boot_trace.clone();
+            self.power = Some(Power::Off);
+            self.operation.failed = Some(Problem::PowerLost { step, trace });
+        }
     }
 
     /// Work that may not be done twice is about to be done; keep this before doing it.
@@ -335,6 +360,7 @@ impl View {
                 self.operation.begun = Some(Begun {
                     at: now,
                     heard: self.agent.as_ref().map(|agent| agent.last_heartbeat),
+                    over: false,
                 });
                 self.operation.calm();
                 return;
@@ -392,15 +418,25 @@ impl View {
         let op = &mut self.operation;
         let at = op.begun.map_or(now, |begun| begun.at);
         op.calm();
-        op.begun = Some(Begun { at, heard });
+        op.begun = Some(Begun {
+            at,
+            heard,
+            over: false,
+        });
         if polled {
             op.retry_at = Some(past(now, timers.step_poll));
             op.trouble = step.map(|step| format!("step {step}, which goes on in the background"));
         }
     }
 
-    /// The agent's steps changed under us: from the fetching of steps on, all is done again.
+    /// The agent's steps changed under us: from the fetching of steps on, all is done again. What a client asked for by
+    /// hand is not: the step at hand is run once more.
     fn refetch(&mut self, now: Timestamp) {
+        if matches!(self.operation.task, Task::CleanManual | Task::Service) {
+            self.operation.begun = None;
+            self.operation.calm();
+            return;
+        }
         let fetch = |stage: &Stage| matches!(stage, Stage::Do(Work::FetchSteps(_)));
         let at = script(&self.operation).iter().position(fetch).unwrap_or(0);
         let op = &mut self.operation;
@@ -447,6 +483,7 @@ impl View {
                 op.begun.get_or_insert(Begun {
                     at: now,
                     heard: None,
+                    over: false,
                 });
                 Problem::Step { step, trouble }
             }

@@ -5,7 +5,7 @@
 
 use super::Event;
 use super::steps::{Runner, StepSpec};
-use super::view::{AgentSource, BootBy, DeployBy, InspectBy, Operation, Task};
+use super::view::{AgentSource, DeployBy, InspectBy, Operation, Task};
 use super::work::{BootDevice, BootInto, StepKind, Work};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +109,7 @@ fn deploy(op: &Operation) -> Vec<Stage> {
                 by,
             }));
             stages.push(Stage::Do(Work::SetBootDevice {
-                device: device(by),
+                device: by.device(),
                 persistent: true,
             }));
             stages.push(Stage::Do(on(op)));
@@ -228,7 +228,7 @@ fn boot(op: &Operation, into: BootInto) -> Vec<Stage> {
     stages.extend(off(op));
     stages.push(Stage::Do(Work::PrepareBoot { into, by }));
     stages.push(Stage::Do(Work::SetBootDevice {
-        device: device(by),
+        device: by.device(),
         persistent: false,
     }));
     stages.push(Stage::Do(on(op)));
@@ -274,14 +274,6 @@ fn on(op: &Operation) -> Work {
         Work::PowerCycle
     } else {
         Work::PowerOn
-    }
-}
-
-fn device(by: BootBy) -> BootDevice {
-    match by {
-        BootBy::Pxe | BootBy::Fake => BootDevice::Pxe,
-        BootBy::VirtualMedia => BootDevice::Cdrom,
-        BootBy::UefiHttp => BootDevice::UefiHttp,
     }
 }
 

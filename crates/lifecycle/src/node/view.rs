@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::steps::StepSpec;
+use super::work::BootDevice;
 use super::{Event, Problem, State};
 
 /// A node, as far as its lifecycle is concerned. Kept durably, whole.
@@ -68,6 +69,9 @@ pub struct Begun {
     pub at: Timestamp,
     /// The agent's call at which it was last asked after.
     pub heard: Option<Timestamp>,
+    /// It was seen to be over, and is to be asked after without waiting for a call.
+    #[serde(default)]
+    pub over: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +145,15 @@ impl BootBy {
             Self::VirtualMedia => "virtual media",
             Self::UefiHttp => "UEFI HTTP",
             Self::Fake => "nothing real",
+        }
+    }
+
+    /// The device a host boots from then.
+    pub fn device(self) -> BootDevice {
+        match self {
+            Self::Pxe | Self::Fake => BootDevice::Pxe,
+            Self::VirtualMedia => BootDevice::Cdrom,
+            Self::UefiHttp => BootDevice::UefiHttp,
         }
     }
 }

@@ -224,6 +224,7 @@ fn addresses_are_put_renewed_listed_and_taken_away() {
             net: "2001:db8::1/128".parse().unwrap(),
             lifetime: Some(Duration::from_mins(1)),
             nodad: true,
+            deprecated: true,
         };
         netlink.ensure_address("a", vip).await.unwrap();
         netlink.ensure_address("a", vip).await.unwrap();
@@ -248,9 +249,10 @@ fn addresses_are_put_renewed_listed_and_taken_away() {
         .find(|address| address["local"] == "2001:db8::1")
         .unwrap();
     assert!(
-        (1..=60).contains(&v6["preferred_life_time"].as_u64().unwrap()),
+        (1..=60).contains(&v6["valid_life_time"].as_u64().unwrap()),
         "{v6}"
     );
+    assert_eq!(v6["preferred_life_time"], 0, "never a source by itself");
     assert_eq!(v6["nodad"], true);
 
     let removed = host.run(|| async {

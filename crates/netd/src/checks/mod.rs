@@ -6,10 +6,11 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::Check;
+use crate::lb::Serving;
 pub use probe::Error;
 use probe::Prober;
 use tally::Tally;
@@ -20,52 +21,94 @@ pub type Passing = BTreeSet<String>;
 /// All checks of this node; they end when it is dropped.
 #[derive(Debug)]
 pub struct Checks {
-    names: Vec<String>,
-    passing: watch::Receiver<Passing>,
-    /// Kept, so that no checks is not the end of checks.
-    _publish: watch::Sender<Passing>,
-    _tasks: JoinSet<()>,
+    running: BTreeMap<String, Running>,
+    publish: watch::Sender<Passing>,
+    serving: watch::Receiver<Serving>,
+}
+
+#[derive(Debug)]
+struct Running {
+    check: Check,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Checks {
-    /// A check fails until it has passed often enough.
-    pub fn spawn(checks: Vec<Check>) -> Result<Self, crate::Error> {
-        let (publish, passing) = watch::channel(Passing::new());
-        let names = checks.iter().map(|check| check.name.clone()).collect();
-        let mut tasks = JoinSet::new();
+    /// A check fails until it has passed often enough. `serving`: what the balancer says of itself.
+    pub fn spawn(
+        checks: Vec<Check>,
+        serving: watch::Receiver<Serving>,
+    ) -> Result<Self, crate::Error> {
+        let mut all = Self {
+            running: BTreeMap::new(),
+            publish: watch::channel(Passing::new()).0,
+            serving,
+        };
+        all.configure(checks)?;
+        Ok(all)
+    }
+
+    /// These from now on. What stays as it was goes on; if one cannot be prepared, all stay as they were.
+    pub fn configure(&mut self, checks: Vec<Check>) -> Result<(), crate::Error> {
+        let mut fresh = Vec::new();
+        let mut names = BTreeSet::new();
         for check in checks {
-            let prober =
-                Prober::new(&check.probe).map_err(|source| crate::Error::PrepareCheck {
+            names.insert(check.name.clone());
+            let known = self.running.get(&check.name);
+            if known.is_some_and(|known| known.check == check) {
+                continue;
+            }
+            let prober = Prober::new(&check.probe, &self.serving).map_err(|source| {
+                crate::Error::PrepareCheck {
                     name: check.name.clone(),
                     source,
-                })?;
-            tasks.spawn(repeat(check, prober, publish.clone()));
+                }
+            })?;
+            fresh.push((check, prober));
         }
-        Ok(Self {
-            names,
-            passing,
-            _publish: publish,
-            _tasks: tasks,
-        })
+        let gone = |name: &String| !names.contains(name);
+        self.running.retain(|name, _| !gone(name));
+        self.publish.send_if_modified(|passing| {
+            let before = passing.len();
+            passing.retain(|name| !gone(name));
+            passing.len() != before
+        });
+        for (check, prober) in fresh {
+            // The verdict of its predecessor holds until this one has its own.
+            let passes = self.publish.borrow().contains(&check.name);
+            let task = tokio::spawn(repeat(check.clone(), prober, passes, self.publish.clone()));
+            self.running
+                .insert(check.name.clone(), Running { check, task });
+        }
+        Ok(())
     }
 
     pub fn passing(&self) -> watch::Receiver<Passing> {
-        self.passing.clone()
+        self.publish.subscribe()
     }
 
     pub fn status(&self) -> BTreeMap<String, bool> {
-        let passing = self.passing.borrow();
+        let passing = self.publish.borrow();
         let status = |name: &String| (name.clone(), passing.contains(name));
-        self.names.iter().map(status).collect()
+        self.running.keys().map(status).collect()
     }
 }
 
-async fn repeat(check: Check, prober: Prober, publish: watch::Sender<Passing>) {
-    let mut tally = Tally::new(check.rise, check.fall);
+async fn repeat(check: Check, mut prober: Prober, passes: bool, publish: watch::Sender<Passing>) {
+    let mut tally = Tally::new(check.rise, check.fall, passes);
+    if let Prober::Lb { .. } = prober {
+        // The balancer has counted already, and tells of every change.
+        tally = Tally::new(1, 1, passes);
+    }
     let mut beat = tokio::time::interval(check.interval);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        beat.tick().await;
+        prober.due(&mut beat).await;
         let outcome = tokio::time::timeout(check.timeout, prober.probe()).await;
         let failure = match outcome {
             Ok(Ok(())) => None,

@@ -1,13 +1,18 @@
 //! One look at a service.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use linux::netlink::Netlink;
 use tokio::net::TcpStream;
 use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::time::Interval;
 
-use crate::config::Probe;
+use crate::config::{LbBackend, Probe};
+use crate::lb::Serving;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -26,10 +31,15 @@ pub enum Prober {
     Tcp(SocketAddr),
     File(PathBuf),
     Command(Vec<String>),
+    Lb {
+        listener: String,
+        backend: Option<LbBackend>,
+        serving: watch::Receiver<Serving>,
+    },
 }
 
 impl Prober {
-    pub fn new(probe: &Probe) -> Result<Self, Error> {
+    pub fn new(probe: &Probe, serving: &watch::Receiver<Serving>) -> Result<Self, Error> {
         Ok(match probe {
             Probe::Http {
                 url,
@@ -43,7 +53,26 @@ impl Prober {
             Probe::Tcp(to) => Self::Tcp(*to),
             Probe::File(path) => Self::File(path.clone()),
             Probe::Command(words) => Self::Command(words.clone()),
+            Probe::Lb { listener, backend } => Self::Lb {
+                listener: listener.clone(),
+                backend: backend.clone(),
+                serving: serving.clone(),
+            },
         })
+    }
+
+    /// Waits until the next look is worth it.
+    pub async fn due(&mut self, beat: &mut Interval) {
+        match self {
+            Self::Lb { serving, .. } => tokio::select! {
+                // An end of the balancer is the end of us too.
+                _ = serving.changed() => {}
+                _ = beat.tick() => {}
+            },
+            Self::Http { .. } | Self::Tcp(_) | Self::File(_) | Self::Command(_) => {
+                beat.tick().await;
+            }
+        }
     }
 
     /// The caller limits the time.
@@ -60,6 +89,20 @@ impl Prober {
             }
             Self::Tcp(to) => TcpStream::connect(to).await.map(drop).map_err(told),
             Self::File(path) => tokio::fs::metadata(path).await.map(drop).map_err(told),
+            Self::Lb {
+                listener,
+                backend,
+                serving,
+            } => {
+                let state = serving.borrow().get(listener).cloned().unwrap_or_default();
+                yes(state.ready, || format!("{listener} does not serve"))?;
+                let up = match backend {
+                    None => true,
+                    Some(LbBackend::At(address)) => state.up.contains(address),
+                    Some(LbBackend::Local) => is_local(&state.up).await?,
+                };
+                yes(up, || format!("the backend of {listener} is not up"))
+            }
             Self::Command(words) => {
                 let (program, arguments) = words.split_first().ok_or("no command")?;
                 let status = Command::new(program)
@@ -75,6 +118,17 @@ impl Prober {
             }
         }
     }
+}
+
+/// Is one of these on this node?
+async fn is_local(up: &BTreeSet<SocketAddr>) -> Result<bool, String> {
+    if up.iter().any(|address| address.ip().is_loopback()) {
+        return Ok(true);
+    }
+    let netlink = Netlink::connect().map_err(told)?;
+    let own = netlink.addresses().await.map_err(told)?;
+    let ours = |address: &SocketAddr| own.iter().any(|own| own.net.addr() == address.ip());
+    Ok(up.iter().any(ours))
 }
 
 /// Without a memory: every look connects anew, follows nothing and asks no proxy.

@@ -1,6 +1,5 @@
 //! Counting: when has a check passed or failed often enough to be believed?
 
-/// Starts as failing.
 #[derive(Debug)]
 pub struct Tally {
     rise: u32,
@@ -11,11 +10,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(rise: u32, fall: u32) -> Self {
+    /// `passes`: what is believed until now.
+    pub fn new(rise: u32, fall: u32, passes: bool) -> Self {
         Self {
             rise,
             fall,
-            passes: false,
+            passes,
             against: 0,
         }
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_verdict_changes_after_enough_results_in_a_row() {
-        let mut tally = Tally::new(2, 3);
+        let mut tally = Tally::new(2, 3, false);
         let verdicts: Vec<_> = "+-++--+---+"
             .chars()
             .map(|result| tally.count(result == '+'))

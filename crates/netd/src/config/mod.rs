@@ -1,23 +1,40 @@
 //! The configuration file of `plinth netd`: one YAML document, every problem told at once.
 
+pub mod dns;
+mod lb;
+pub mod mdns;
 mod resolve;
 mod written;
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use lb::{
+    FixedMember, Kubernetes, LbBackend, Listener, LookAt, LookKind, MemberSources, MembersFrom,
+    Redirect,
+};
 use protocols::vrrp::router::{Announce, Preempt};
 use protocols::vrrp::{Authentication, Priority, Version, VirtualRouterId};
 
+/// Where status and metrics are served unless said otherwise.
+pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 29445);
+
 /// What will be used.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
+    pub cluster: Option<String>,
     /// Ask for real-time scheduling and locked memory.
     pub real_time: bool,
+    /// Where status and metrics are served; `None`: nowhere.
+    pub admin: Option<SocketAddr>,
     pub checks: Vec<Check>,
     pub vips: Vec<Vip>,
+    pub lb: Vec<Listener>,
+    pub members: MemberSources,
+    pub dns: Option<dns::Dns>,
+    pub mdns: Option<mdns::Mdns>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +62,11 @@ pub enum Probe {
     File(PathBuf),
     /// Passes when it exits with 0. Never empty.
     Command(Vec<String>),
+    /// Passes while the balancer's listener listens, and the backend takes connections if one is named.
+    Lb {
+        listener: String,
+        backend: Option<LbBackend>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +78,8 @@ pub struct Vip {
     /// Otherwise the interface's own address.
     pub source: Option<IpAddr>,
     pub id: VirtualRouterId,
+    /// Take another id if strangers use this one.
+    pub choose_id: bool,
     pub version: Version,
     pub interval: Duration,
     /// Without any check.
@@ -79,6 +103,15 @@ pub struct VipCheck {
 }
 
 impl Vip {
+    /// True if only priorities or peers differ: what may change while the address is held.
+    pub fn is_update_of(&self, other: &Self) -> bool {
+        let mut same = self.clone();
+        (same.base, same.checks, same.peers) =
+            (other.base, other.checks.clone(), other.peers.clone());
+        // Unicast and multicast are two different sockets.
+        same == *other && self.peers.is_empty() == other.peers.is_empty()
+    }
+
     /// The base and the weights of what passes; `None` if something required does not.
     pub fn priority(&self, passing: &BTreeSet<String>) -> Option<Priority> {
         let mut priority = self.base;
@@ -107,6 +140,12 @@ pub enum Error {
         path: PathBuf,
         problems: Vec<String>,
     },
+}
+
+/// The JSON schema of the file, for editors and checkers.
+pub fn schema() -> serde_json::Value {
+    let schema = schemars::schema_for!(written::Written);
+    schema.to_value()
 }
 
 impl Config {
@@ -188,6 +227,54 @@ vips:
             panic!("it is full of problems")
         };
         insta::assert_snapshot!(problems.join("\n"));
+    }
+
+    #[test]
+    fn every_problem_of_the_balancer_is_told_at_once() {
+        let text = "
+checks:
+  - {name: a, lb: {listener: nobody, backend: there}}
+lb:
+  - {name: x, listen: [here], vip: none, check: {}, tries: 0, max_connections: 0}
+  - {name: x, listen: ['192.0.2.5:1'], backends: [{name: b, address: '192.0.2.5:1'}], check: {https: readyz, tcp: true}}
+  - {name: y, listen: [], members: {port: 0}, redirect: {addresses: [], port: 70000}}
+members: {static: [{name: '', addresses: [no]}], kubernetes: {url: 'ftp://x', interval_ms: 1}}
+admin: nowhere
+";
+        let Err(Error::Problems { problems, .. }) = parse(text) else {
+            panic!("it is full of problems")
+        };
+        insta::assert_snapshot!(problems.join("\n"));
+    }
+
+    #[test]
+    fn the_schema_knows_every_part_and_refuses_others() {
+        let schema = schema();
+        let parts: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+        let expected = [
+            "admin",
+            "checks",
+            "cluster",
+            "dns",
+            "lb",
+            "mdns",
+            "members",
+            "real_time",
+            "vips",
+        ];
+        assert_eq!(parts, expected);
+        assert_eq!(schema["additionalProperties"], false);
+        assert!(schema["$defs"]["Listener"]["properties"]["proxy_protocol"].is_object());
+    }
+
+    #[test]
+    fn only_priorities_and_peers_change_while_the_address_stays() {
+        let vip = parse(SMALL).unwrap().vips[0].clone();
+        let mut update = vip.clone();
+        update.base = 77;
+        assert!(update.is_update_of(&vip));
+        update.address = "192.0.2.6".parse().unwrap();
+        assert!(!update.is_update_of(&vip));
     }
 
     #[test]

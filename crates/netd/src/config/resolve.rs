@@ -7,8 +7,10 @@ use std::time::Duration;
 use protocols::vrrp::router::{Announce, Preempt};
 use protocols::vrrp::{Authentication, Version, VirtualRouterId};
 
+use super::dns::Dns;
+use super::mdns::Mdns;
 use super::written::{self, Written};
-use super::{Check, Config, Probe, Vip, VipCheck};
+use super::{Check, Config, LbBackend, Probe, Vip, VipCheck};
 
 /// A check may be slow, but not forgotten.
 const LONGEST_MS: i64 = 3_600_000;
@@ -24,7 +26,7 @@ pub fn resolve(written: &Written) -> Result<Config, Vec<String>> {
         problems.unless(!twice, &path, "name", || {
             format!("{:?} is the name of another check", check.name)
         });
-        checks.extend(resolve_check(check, &path, &mut problems));
+        checks.extend(resolve_check(check, written, &path, &mut problems));
     }
     let mut vips: Vec<Vip> = Vec::new();
     for (at, vip) in written.vips.iter().enumerate() {
@@ -49,17 +51,65 @@ pub fn resolve(written: &Written) -> Result<Config, Vec<String>> {
         }
         vips.push(vip);
     }
+    let lb = super::lb::resolve(&written.lb, &written.vips, &mut problems);
+    let members = super::lb::resolve_members(&written.members, &mut problems);
+    let admin = match written.admin.as_str() {
+        "" => None,
+        address => {
+            let parsed = address.parse().ok();
+            if parsed.is_none() {
+                problems.add("admin", format!("{address:?} is not an address and port"));
+            }
+            parsed
+        }
+    };
+    let (dns, mdns) = resolve_names(written, &vips, &mut problems);
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
     Ok(Config {
+        cluster: written.cluster.clone(),
         real_time: written.real_time,
+        admin,
         checks,
         vips,
+        lb,
+        members,
+        dns,
+        mdns,
     })
 }
 
-fn resolve_check(check: &written::Check, path: &str, problems: &mut Problems) -> Option<Check> {
+/// `api` and `ingress` answer with the virtual addresses whose names begin so.
+fn resolve_names(
+    written: &Written,
+    vips: &[Vip],
+    problems: &mut Problems,
+) -> (Option<Dns>, Option<Mdns>) {
+    let called = |name: &str| -> Vec<IpAddr> {
+        let so = vips.iter().filter(|vip| vip.name.starts_with(name));
+        so.map(|vip| vip.address).collect()
+    };
+    let (api, ingress) = (called("api"), called("ingress"));
+    let dns = written
+        .dns
+        .as_ref()
+        .and_then(|dns| super::dns::resolve(dns, &api, &ingress, "dns", &mut problems.0));
+    let all: Vec<_> = vips.iter().map(|vip| vip.address).collect();
+    let cluster = written.cluster.as_deref();
+    let mdns = written
+        .mdns
+        .as_ref()
+        .and_then(|mdns| super::mdns::resolve(mdns, cluster, &all, "mdns", &mut problems.0));
+    (dns, mdns)
+}
+
+fn resolve_check(
+    check: &written::Check,
+    written: &Written,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<Check> {
     let interval = problems.millis(path, "interval_ms", check.interval_ms, 10..=LONGEST_MS);
     let timeout = problems.millis(path, "timeout_ms", check.timeout_ms, 1..=LONGEST_MS);
     let rise = problems.number(path, "rise", check.rise, 1..=1000);
@@ -95,11 +145,14 @@ fn resolve_check(check: &written::Check, path: &str, problems: &mut Problems) ->
         problems.unless(!command.is_empty(), path, "command", || "is empty".into());
         probes.push(Some(Probe::Command(command.clone())));
     }
+    if let Some(lb) = &check.lb {
+        probes.push(resolve_lb_check(lb, written, path, problems));
+    }
     if probes.len() != 1 {
         let found = probes.len();
         problems.add(
             path,
-            format!("has {found} of http, tcp, file, command; needs one"),
+            format!("has {found} of http, tcp, file, command, lb; needs one"),
         );
     }
     Some(Check {
@@ -109,6 +162,32 @@ fn resolve_check(check: &written::Check, path: &str, problems: &mut Problems) ->
         timeout: timeout?,
         rise: rise? as u32,
         fall: fall? as u32,
+    })
+}
+
+fn resolve_lb_check(
+    check: &written::LbCheck,
+    written: &Written,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<Probe> {
+    let known = |listener: &written::Listener| listener.name == check.listener;
+    let fine = written.lb.iter().any(known);
+    problems.unless(fine, path, "lb.listener", || {
+        format!("there is no listener {:?}", check.listener)
+    });
+    let backend = match check.backend.as_deref() {
+        None => None,
+        Some("local") => Some(LbBackend::Local),
+        Some(address) => {
+            let what = "local, or an address and port";
+            let address = problems.parsed(path, "lb.backend", address, what)?;
+            Some(LbBackend::At(address))
+        }
+    };
+    Some(Probe::Lb {
+        listener: check.listener.clone(),
+        backend,
     })
 }
 
@@ -188,6 +267,7 @@ fn resolve_vip(
             None => None,
         },
         id: id?,
+        choose_id: matches!(vip.id, Some(written::Id::Auto(_))),
         version: version?,
         interval: interval?,
         base: base? as u8,
@@ -208,14 +288,14 @@ fn resolve_id(
     problems: &mut Problems,
 ) -> Option<VirtualRouterId> {
     match (vip.id, &written.cluster) {
-        (Some(id), _) => {
+        (Some(written::Id::Number(id)), _) => {
             let id = problems.number(path, "id", id, 1..=255)?;
             VirtualRouterId::new(id as u8)
         }
-        (None, Some(cluster)) if !cluster.is_empty() => {
+        (Some(written::Id::Auto(_)) | None, Some(cluster)) if !cluster.is_empty() => {
             Some(VirtualRouterId::of_cluster(cluster, &vip.name))
         }
-        (None, _) => {
+        (Some(written::Id::Auto(_)) | None, _) => {
             problems.add(
                 &format!("{path}.id"),
                 "is missing; write it, or cluster: and its name",
@@ -293,20 +373,26 @@ fn resolve_weights(
     checks
 }
 
-struct Problems(Vec<String>);
+pub(super) struct Problems(Vec<String>);
 
 impl Problems {
-    fn add(&mut self, path: &str, problem: impl AsRef<str>) {
+    pub fn add(&mut self, path: &str, problem: impl AsRef<str>) {
         self.0.push(format!("{path}: {}", problem.as_ref()));
     }
 
-    fn unless(&mut self, fine: bool, path: &str, field: &str, problem: impl FnOnce() -> String) {
+    pub fn unless(
+        &mut self,
+        fine: bool,
+        path: &str,
+        field: &str,
+        problem: impl FnOnce() -> String,
+    ) {
         if !fine {
             self.add(&format!("{path}.{field}"), problem());
         }
     }
 
-    fn number(
+    pub fn number(
         &mut self,
         path: &str,
         field: &str,
@@ -320,7 +406,7 @@ impl Problems {
         fits.then_some(value)
     }
 
-    fn millis(
+    pub fn millis(
         &mut self,
         path: &str,
         field: &str,
@@ -331,7 +417,7 @@ impl Problems {
         Some(Duration::from_millis(millis.unsigned_abs()))
     }
 
-    fn parsed<T: std::str::FromStr>(
+    pub fn parsed<T: std::str::FromStr>(
         &mut self,
         path: &str,
         field: &str,

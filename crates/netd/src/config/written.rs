@@ -1,15 +1,26 @@
 //! The file as people write it.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Deserialize)]
+pub use super::lb::{LbCheck, Members, WrittenListener as Listener};
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Written {
     /// Gives the virtual router ids of `api` and `ingress`.
     pub cluster: Option<String>,
     pub real_time: bool,
+    /// Where status and metrics are served; empty: nowhere.
+    pub admin: String,
     pub checks: Vec<Check>,
     pub vips: Vec<Vip>,
+    pub lb: Vec<Listener>,
+    pub members: Members,
+    /// Names of the cluster, and everything else from elsewhere.
+    pub dns: Option<super::dns::Written>,
+    /// Says who this node is on the link, and hears who else is there.
+    pub mdns: Option<super::mdns::Written>,
 }
 
 impl Default for Written {
@@ -17,13 +28,18 @@ impl Default for Written {
         Self {
             cluster: None,
             real_time: true,
+            admin: super::ADMIN.to_string(),
             checks: Vec::new(),
             vips: Vec::new(),
+            lb: Vec::new(),
+            members: Members::default(),
+            dns: None,
+            mdns: None,
         }
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
     pub name: String,
@@ -31,6 +47,7 @@ pub struct Check {
     pub tcp: Option<String>,
     pub file: Option<String>,
     pub command: Option<Vec<String>>,
+    pub lb: Option<LbCheck>,
     #[serde(default = "hundred")]
     pub interval_ms: i64,
     #[serde(default = "hundred")]
@@ -41,7 +58,7 @@ pub struct Check {
     pub fall: i64,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     pub url: String,
@@ -51,14 +68,15 @@ pub struct Http {
     pub insecure: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vip {
     pub name: String,
     pub address: String,
     pub interface: Option<String>,
     pub source: Option<String>,
-    pub id: Option<i64>,
+    /// A number, or `auto`: that of the cluster, or the next one that no stranger uses.
+    pub id: Option<Id>,
     #[serde(default = "three")]
     pub version: i64,
     /// 40 in version 3, 1000 in version 2.
@@ -82,7 +100,20 @@ pub struct Vip {
     pub checks: Vec<VipCheck>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(untagged)]
+pub enum Id {
+    Number(i64),
+    Auto(Auto),
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    Auto,
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Announce {
     pub burst: i64,
@@ -100,7 +131,7 @@ impl Default for Announce {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VipCheck {
     pub check: String,

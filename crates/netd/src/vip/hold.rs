@@ -5,13 +5,16 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use linux::netlink::{self, Netlink};
-use protocols::vrrp::{Action, Advertisement, Config, Event, Header, Role, Router};
+use protocols::vrrp::{
+    Action, Advertisement, Config, Event, Header, Role, Router, VirtualRouterId,
+};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use super::ids::Ids;
 use super::place::{NoPlace, Place, choose};
 use super::wire::{self, LARGEST, Wire};
-use super::{Command, Instance};
+use super::{Command, Instance, Shared};
 use crate::config::Vip;
 use crate::status;
 
@@ -21,6 +24,8 @@ const REFRESH: Duration = Duration::from_millis(250);
 const LOOK_AT_LINK: Duration = Duration::from_millis(50);
 /// Between two tries to find a place.
 const RETRY: Duration = Duration::from_millis(500);
+/// Long enough to hear a router that speaks once a second.
+const LEAST_LISTEN: Duration = Duration::from_millis(1100);
 /// Kept of transitions and reports.
 const REMEMBERED: usize = 16;
 
@@ -55,7 +60,15 @@ pub async fn run(mut instance: Instance) {
             status.role = "waiting".into();
             status.problem = Some(problem);
         });
-        let gone = async { while instance.commands.recv().await.is_some() {} };
+        let gone = async {
+            while let Some(command) = instance.commands.recv().await {
+                match command {
+                    Command::Update(update) => instance.vip = *update,
+                    // There is nothing to give up.
+                    Command::Resign { .. } => {}
+                }
+            }
+        };
         if tokio::time::timeout(RETRY, gone).await.is_ok() {
             return;
         }
@@ -73,15 +86,27 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
         status.interface = Some(place.link.clone());
         status.problem = None;
     });
-    let vip = &instance.vip;
-    let wire = Wire::open(netlink, place, vip.address, &vip.peers)
+    let wire = Wire::open(netlink, place, instance.vip.address, &instance.vip.peers)
         .map_err(|source| Error::Open { source })?;
+    if std::mem::take(&mut instance.vip.choose_id) {
+        config.id = settle_id(&wire, instance).await?;
+    }
+    let Instance {
+        vip,
+        passing,
+        commands,
+        status,
+        shared,
+        ..
+    } = instance;
     let mut holder = Holder {
-        name: &vip.name,
+        name: vip.name.clone(),
         router: Router::new(config),
         wire,
-        status: &instance.status,
+        status,
+        shared,
     };
+    let mut reclaim_at: Option<Instant> = None;
     holder.give(Event::Start).await;
     let mut buffer = vec![0; LARGEST];
     let mut refresh = every(REFRESH);
@@ -91,10 +116,23 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
         // Timers first: a flood of packets must not make us late.
         tokio::select! {
             biased;
-            command = instance.commands.recv() => match command {
-                Some(Command::Resign) => holder.give(Event::Resign).await,
+            command = commands.recv() => match command {
+                Some(Command::Resign { hold_off }) => {
+                    reclaim_at = hold_off.map(|hold_off| Instant::now() + hold_off);
+                    holder.give(Event::Resign).await;
+                }
+                Some(Command::Update(update)) => {
+                    holder.wire.set_peers(&update.peers);
+                    let priority = update.priority(&passing.borrow_and_update());
+                    *vip = *update;
+                    holder.give(Event::PriorityChanged(priority)).await;
+                }
                 None => break Ok(()),
             },
+            () = sleep_until(reclaim_at) => {
+                reclaim_at = None;
+                holder.give(Event::Reclaim).await;
+            }
             () = sleep_until(wake_at) => holder.give(Event::Timer).await,
             _ = refresh.tick() => {
                 holder.refresh().await;
@@ -106,11 +144,11 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
                 Ok(up) => holder.give(Event::Link { up }).await,
                 Err(source) => break Err(Error::Look { source }),
             },
-            changed = instance.passing.changed() => {
+            changed = passing.changed() => {
                 if changed.is_err() {
                     break Ok(());
                 }
-                let priority = vip.priority(&instance.passing.borrow_and_update());
+                let priority = vip.priority(&passing.borrow_and_update());
                 holder.give(Event::PriorityChanged(priority)).await;
             }
             by = holder.wire.claimed() => match by {
@@ -128,6 +166,31 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
     };
     holder.give(Event::Stop).await;
     ended
+}
+
+/// Listens for who uses which virtual router id, and takes a free one.
+async fn settle_id(wire: &Wire, instance: &mut Instance) -> Result<VirtualRouterId, Error> {
+    let vip = &mut instance.vip;
+    let mut ids = Ids::new(vip.id, vip.address);
+    let mut buffer = vec![0; LARGEST];
+    let until = tokio::time::Instant::now() + vip.listen.max(LEAST_LISTEN);
+    while let Ok(received) = tokio::time::timeout_at(until, wire.receive(&mut buffer)).await {
+        let received = received.map_err(|source| Error::Receive { source })?;
+        if let Some(Ok((_, advertisement))) = received.map(|heard_| heard(&heard_, &vip.peers)) {
+            ids.hear(&advertisement);
+        }
+    }
+    let chosen = ids.choose();
+    if chosen != vip.id {
+        tracing::warn!(vip = vip.name, wanted = %vip.id, %chosen, "virtual router id is taken by strangers");
+        let note = format!("id {} is used by strangers; {chosen} taken", vip.id);
+        instance.status.send_modify(|status| {
+            status.id = chosen.get();
+            remember(&mut status.reports, note);
+        });
+    }
+    vip.id = chosen;
+    Ok(chosen)
 }
 
 /// Also takes off what a killed predecessor left.
@@ -192,10 +255,11 @@ fn heard(received: &linux::vrrp_socket::Received<'_>, peers: &[IpAddr]) -> Heard
 
 /// A router and its hands.
 struct Holder<'a> {
-    name: &'a str,
+    name: String,
     router: Router,
     wire: Wire,
     status: &'a watch::Sender<status::Vip>,
+    shared: &'a Shared,
 }
 
 impl Holder<'_> {
@@ -228,8 +292,15 @@ impl Holder<'_> {
                 self.wire.send(&advertisement);
                 Ok(())
             }
-            Action::TakeVip => self.wire.take().await.map_err(Into::into),
-            Action::DropVip => self.wire.give_up().await.map_err(Into::into),
+            Action::TakeVip => {
+                self.tell(true);
+                self.wire.take().await.map_err(Into::into)
+            }
+            Action::DropVip => {
+                let done = self.wire.give_up().await.map_err(Into::into);
+                self.tell(false);
+                done
+            }
             Action::Announce => self.wire.announce().await.map_err(Into::into),
             Action::Probe => self.wire.probe().await.map_err(Into::into),
             Action::Report(report) => {
@@ -255,6 +326,11 @@ impl Holder<'_> {
         if let Err(error) = done {
             tracing::warn!(vip = self.name, error = chain(&*error), "virtual address");
         }
+    }
+
+    fn tell(&self, here: bool) {
+        let (link, address) = (self.wire.link(), self.wire.address());
+        self.shared.tell(&self.name, link, address, here);
     }
 
     /// The kernel forgets the address soon; an active router reminds it.

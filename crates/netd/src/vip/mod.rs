@@ -2,20 +2,25 @@
 //!
 //! ```text
 //!   place ── which link, which own address        wire ── sockets and netlink: does what it is told
+//!   ids ── which virtual router id is free        guard ── takes addresses off if we are killed
 //!      └────────────> hold ── packets, timers, checks -> Router -> wire
 //! ```
 //!
 //! All tasks share one thread, which runs in real time where that is allowed: a late advertisement costs
 //! the address.
 
+pub mod guard;
 mod hold;
+mod ids;
 mod place;
 mod wire;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
+use linux::netlink::Netlink;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
@@ -24,6 +29,7 @@ use crate::checks::Passing;
 use crate::config;
 use crate::status::{self, RealTime};
 
+pub use guard::Guard;
 pub use place::{NoPlace, Place, choose};
 
 /// Above ordinary threads, below the kernel's own.
@@ -38,7 +44,10 @@ pub struct Handle {
 
 #[derive(Debug)]
 enum Command {
-    Resign,
+    /// Let another have it, and do not want it back for this long.
+    Resign { hold_off: Option<Duration> },
+    /// The same address in the same place, with other priorities or peers.
+    Update(Box<config::Vip>),
 }
 
 impl Handle {
@@ -50,9 +59,24 @@ impl Handle {
         self.status.borrow().clone()
     }
 
-    pub async fn resign(&self) -> Result<(), Error> {
-        let sent = self.commands.send(Command::Resign).await;
+    pub async fn resign(&self, hold_off: Option<Duration>) -> Result<(), Error> {
+        let sent = self.commands.send(Command::Resign { hold_off }).await;
         sent.map_err(|_| Error::Ended(self.name()))
+    }
+
+    pub async fn update(&self, vip: config::Vip) -> Result<(), Error> {
+        let sent = self.commands.send(Command::Update(Box::new(vip))).await;
+        sent.map_err(|_| Error::Ended(self.name()))
+    }
+
+    /// Ends it in order, and waits for that.
+    pub async fn stop(self) {
+        let Self {
+            commands,
+            mut status,
+        } = self;
+        drop(commands);
+        while status.changed().await.is_ok() {}
     }
 }
 
@@ -65,6 +89,33 @@ pub struct Instance {
     passing: watch::Receiver<Passing>,
     commands: mpsc::Receiver<Command>,
     status: watch::Sender<status::Vip>,
+    shared: Shared,
+}
+
+/// What all instances tell.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// The names of the addresses that are here.
+    pub held: watch::Sender<Vec<String>>,
+    pub guard: Option<Guard>,
+}
+
+impl Shared {
+    /// Before the address is put on the link, and after it was taken off.
+    fn tell(&self, name: &str, link: &str, address: IpAddr, here: bool) {
+        if let Some(guard) = &self.guard {
+            guard.tell(link, address, here);
+        }
+        self.held.send_if_modified(|held| {
+            let known = held.iter().position(|other| other == name);
+            match (known, here) {
+                (None, true) => held.push(name.to_owned()),
+                (Some(at), false) => drop(held.remove(at)),
+                (Some(_), true) | (None, false) => return false,
+            }
+            true
+        });
+    }
 }
 
 impl Instance {
@@ -72,6 +123,7 @@ impl Instance {
         vip: config::Vip,
         all: &[config::Vip],
         passing: watch::Receiver<Passing>,
+        shared: Shared,
     ) -> (Handle, Self) {
         let (send, commands) = mpsc::channel(4);
         let (publish, status) = watch::channel(status::Vip {
@@ -97,14 +149,33 @@ impl Instance {
             passing,
             commands,
             status: publish,
+            shared,
         };
         (handle, instance)
     }
 }
 
-/// Runs all instances to their end. `ready` tells whether it is on time.
+/// Where each address would go on this node at the moment, by name; those without a place are left out.
+pub async fn links(config: &config::Config) -> BTreeMap<String, String> {
+    let look = async {
+        let netlink = Netlink::connect().ok()?;
+        Some((netlink.links().await.ok()?, netlink.addresses().await.ok()?))
+    };
+    let Some((links, addresses)) = look.await else {
+        return BTreeMap::new();
+    };
+    let vips: Vec<_> = config.vips.iter().map(|vip| vip.address).collect();
+    let place = |vip: &config::Vip| {
+        let place = choose(vip, &vips, &links, &addresses).ok()?;
+        Some((vip.name.clone(), place.link))
+    };
+    config.vips.iter().filter_map(place).collect()
+}
+
+/// Runs all instances to their end; more may come until the sender is dropped. `ready` tells whether it is
+/// on time.
 pub fn thread(
-    instances: Vec<Instance>,
+    mut instances: mpsc::UnboundedReceiver<Instance>,
     real_time: bool,
     ready: oneshot::Sender<io::Result<RealTime>>,
     finished: oneshot::Sender<()>,
@@ -122,9 +193,11 @@ pub fn thread(
         Err(error) => return drop(ready.send(Err(error))),
     };
     let tasks = LocalSet::new();
-    for instance in instances {
-        tasks.spawn_local(hold::run(instance));
-    }
+    tasks.spawn_local(async move {
+        while let Some(instance) = instances.recv().await {
+            tokio::task::spawn_local(hold::run(instance));
+        }
+    });
     // If nobody waits for the answer, the handles are gone too, and the tasks end by themselves.
     let _ = ready.send(Ok(granted));
     runtime.block_on(tasks);

@@ -1,6 +1,5 @@
 //! The world as one virtual address sees it. Decides nothing.
 
-use std::future;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -35,8 +34,8 @@ pub struct Wire {
     netlink: Netlink,
     vrrp: vrrp_socket::Socket,
     frames: packet::Socket,
-    /// IPv4 only.
-    arp: Option<packet::Socket>,
+    /// Who says to be where.
+    claims: packet::Socket,
 }
 
 impl Wire {
@@ -65,27 +64,40 @@ impl Wire {
             })
         };
         let frames = open(Listen::No)?;
-        let arp = match address {
-            IpAddr::V4(_) => Some(open(Listen::EtherType(ETHERTYPE_ARP))?),
-            IpAddr::V6(_) => None,
-        };
-        let to = match peers {
-            [] => vec![group(address)],
-            _ => peers
-                .iter()
-                .copied()
-                .filter(|peer| *peer != place.source)
-                .collect(),
-        };
-        Ok(Self {
+        let claims = open(match address {
+            IpAddr::V4(_) => Listen::EtherType(ETHERTYPE_ARP),
+            IpAddr::V6(_) => Listen::Neighbours,
+        })?;
+        let mut wire = Self {
             place,
             address,
-            to,
+            to: Vec::new(),
             netlink,
             vrrp,
             frames,
-            arp,
-        })
+            claims,
+        };
+        wire.set_peers(peers);
+        Ok(wire)
+    }
+
+    pub fn set_peers(&mut self, peers: &[IpAddr]) {
+        self.to = match peers {
+            [] => vec![group(self.address)],
+            _ => peers
+                .iter()
+                .copied()
+                .filter(|peer| *peer != self.place.source)
+                .collect(),
+        };
+    }
+
+    pub fn link(&self) -> &str {
+        &self.place.link
+    }
+
+    pub fn address(&self) -> IpAddr {
+        self.address
     }
 
     pub fn send(&self, advertisement: &Advertisement) {
@@ -106,15 +118,12 @@ impl Wire {
 
     /// Waits until another MAC says that it has the address.
     pub async fn claimed(&self) -> Result<Mac, packet::Error> {
-        let Some(arp) = &self.arp else {
-            return future::pending().await;
-        };
         loop {
-            let mut frame = [0; 64];
-            let received = arp.receive(&mut frame).await?;
+            let mut frame = [0; 128];
+            let received = self.claims.receive(&mut frame).await?;
             let claim = announce::claimed(&frame[..received.len]);
             if let Some((mac, address)) = claim
-                && IpAddr::V4(address) == self.address
+                && address == self.address
                 && mac != self.place.mac
                 && !received.outgoing
             {
@@ -129,6 +138,8 @@ impl Wire {
             net: host(self.address),
             lifetime: Some(LIFETIME),
             nodad: true,
+            // What this node sends by itself must not come from an address that moves away.
+            deprecated: true,
         };
         self.netlink.ensure_address(&self.place.link, want).await
     }
@@ -143,14 +154,8 @@ impl Wire {
     }
 
     pub async fn probe(&self) -> Result<(), packet::Error> {
-        match self.address {
-            IpAddr::V4(address) => {
-                let frame = announce::probe(self.place.mac, address);
-                self.frames.send(&frame).await
-            }
-            // A neighbour solicitation would need its answers listened for as well.
-            IpAddr::V6(_) => Ok(()),
-        }
+        let frame = announce::probe(self.place.mac, self.address);
+        self.frames.send(&frame).await
     }
 
     /// Is there a carrier, on the same link as before?

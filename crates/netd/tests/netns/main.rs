@@ -4,7 +4,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "../rack/names.rs"]
+mod names;
 #[path = "../rack/mod.rs"]
 mod rack;
 
+mod dns;
+mod lb;
+mod mdns;
+mod tls;
 mod vip;

@@ -26,7 +26,7 @@ fn three(rack: &Rack, vip: &str) -> Vec<Node> {
     nodes
 }
 
-/// Only this node holds the address, and it stays so for a while.
+/// Only this node holds the address.
 fn settled(rack: &Rack, vip: &str, holder: usize) {
     wait(&format!("only node {holder} holds {vip}"), || {
         (0..3).all(|at| rack.holds(at, vip) == (at == holder))
@@ -205,16 +205,62 @@ fn a_subnet_that_comes_later_is_found() {
 
 #[test]
 fn a_stranger_who_answers_for_the_address_is_reported() {
-    let rack = Rack::new(2);
-    rack.hosts[1].run(|| async {
-        let want = Want::new(format!("{V4}/24").parse().unwrap());
-        Netlink::connect()
-            .unwrap()
-            .ensure_address("eth0", want)
-            .await
-            .unwrap();
+    for (vip, length) in [(V4, 24), (V6, 64)] {
+        let rack = Rack::new(2);
+        stranger_takes(&rack, vip, length);
+        let node = rack.start(0, &config(vip, 0, ""));
+        reported(&node);
+    }
+}
+
+#[test]
+fn a_stranger_who_takes_the_address_later_is_reported_and_spoken_against() {
+    for vip in [V4, V6] {
+        let rack = Rack::new(2);
+        let node = rack.start(0, &config(vip, 0, ""));
+        wait("the address is held", || rack.holds(0, vip));
+        rack.hosts[1].run(move || async move {
+            let link = Netlink::connect().unwrap().link("eth0").await.unwrap();
+            let options = linux::packet::Options {
+                listen: linux::packet::Listen::All,
+                promiscuous: false,
+            };
+            let socket = linux::packet::Socket::open(link.index, options).unwrap();
+            let vip = vip.parse().unwrap();
+            let claim = protocols::vrrp::announce::claim(link.mac.unwrap(), vip);
+            let spoken_against = async {
+                // Once is not enough to be sure: the answer may be one of the first announcements.
+                for _ in 0..3 {
+                    socket.send(&claim).await.unwrap();
+                    let mut frame = [0; 2000];
+                    loop {
+                        let received = socket.receive(&mut frame).await.unwrap();
+                        let said = protocols::vrrp::announce::claimed(&frame[..received.len]);
+                        if !received.outgoing && said.is_some_and(|(_, what)| what == vip) {
+                            break;
+                        }
+                    }
+                }
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(30), spoken_against)
+                .await
+                .expect("the holder announces again");
+        });
+        reported(&node);
+        assert!(rack.holds(0, vip), "it does not give way");
+    }
+}
+
+fn stranger_takes(rack: &Rack, vip: &str, length: u8) {
+    let mut want = Want::new(format!("{vip}/{length}").parse().unwrap());
+    want.nodad = true;
+    rack.hosts[1].run(move || async move {
+        let netlink = Netlink::connect().unwrap();
+        netlink.ensure_address("eth0", want).await.unwrap();
     });
-    let node = rack.start(0, &config(V4, 0, ""));
+}
+
+fn reported(node: &Node) {
     wait("the stranger is reported", || {
         let reports = &node.status().vips[0].reports;
         reports
@@ -286,4 +332,42 @@ fn packets_that_make_no_sense_are_counted_and_dropped() {
         node.status().vips[0].refused.values().sum::<u64>() == 4
     });
     assert_eq!(node.role(), "active");
+}
+
+#[test]
+fn an_id_that_a_stranger_uses_is_avoided_where_that_is_allowed() {
+    let rack = Rack::new(3);
+    // The id that this cluster's name gives, in the hands of another cluster.
+    let _stranger = rack.start(0, &config("192.0.2.200", 0, "").replace("id: 7", "id: 74"));
+    wait("the stranger speaks", || rack.holds(0, "192.0.2.200"));
+    let text =
+        |at| "cluster: mycluster\n".to_owned() + &config(V4, at, "").replace("id: 7", "id: auto");
+    let ours: Vec<_> = [1, 2].map(|at| rack.start(at, &text(at))).into();
+    wait("the better of ours holds the address", || {
+        rack.holds(2, V4) && !rack.holds(1, V4)
+    });
+    for node in &ours {
+        wait("both have the same free id", || {
+            node.status().vips[0].id == 75
+        });
+    }
+}
+
+#[test]
+fn a_reload_changes_priorities_without_dropping_the_address() {
+    let rack = Rack::new(1);
+    let node = rack.start(0, &config(V4, 0, ""));
+    wait("the address is held", || rack.holds(0, V4));
+    let before = node.status().vips[0].transitions.len();
+    node.reload(&config(V4, 50, ""));
+    wait("the priority is new", || {
+        node.status().vips[0].priority == Some(150)
+    });
+    assert_eq!(
+        node.status().vips[0].transitions.len(),
+        before,
+        "it was held all the time"
+    );
+    node.reload("vips: []\n");
+    wait("it is given up", || !rack.holds(0, V4));
 }

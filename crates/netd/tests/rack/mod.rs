@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use linux::addr::Want;
 use linux::netlink::Netlink;
 use linux::netns::Host;
-use netd::{Config, Netd, Status};
+use netd::{Config, Netd, Options, Status};
 
 /// Hosts `0..count`, each with `eth0`: 192.0.2.1N/24 and 2001:db8::1N/64.
 pub struct Rack {
@@ -96,7 +96,8 @@ impl Rack {
         _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let config = Config::parse(config, std::path::Path::new("netd.yaml")).unwrap();
         let host = Arc::clone(&self.hosts[at]);
-        let netd = host.run(move || async move { Netd::spawn(config).await.unwrap() });
+        let netd =
+            host.run(move || async move { Netd::spawn(config, Options::default()).await.unwrap() });
         Node {
             host,
             netd: Arc::new(Mutex::new(Some(netd))),
@@ -122,7 +123,17 @@ impl Node {
     pub fn resign(&self, name: &'static str) {
         let netd = self.netd.lock().unwrap().take().unwrap();
         let netd = self.host.run(move || async move {
-            netd.resign(name).await.unwrap();
+            netd.resign(name, None).await.unwrap();
+            netd
+        });
+        *self.netd.lock().unwrap() = Some(netd);
+    }
+
+    pub fn reload(&self, config: &str) {
+        let config = Config::parse(config, std::path::Path::new("netd.yaml")).unwrap();
+        let mut netd = self.netd.lock().unwrap().take().unwrap();
+        let netd = self.host.run(move || async move {
+            netd.reload(config).await.unwrap();
             netd
         });
         *self.netd.lock().unwrap() = Some(netd);

@@ -4,4 +4,5 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod deploy;
 mod rack;

@@ -13,7 +13,7 @@ use crate::harness::{Lab, poll, str_of, text, wait_for};
 const BOOT: Duration = Duration::from_mins(3);
 const SOON: Duration = Duration::from_secs(30);
 
-fn ramdisk() -> Ramdisk {
+pub fn ramdisk() -> Ramdisk {
     let agent = std::env::var_os("PLINTH_AGENT").map(PathBuf::from);
     let agent = agent.expect("PLINTH_AGENT names the static plinth-agent; `cargo xtask test e2e` builds it and sets this");
     let options = ramdisk::Options {

@@ -6,3 +6,10 @@ mod harness;
 
 mod names;
 mod netboot;
+mod plan;
+mod provision;
+#[path = "../../../lab/tests/interop/python.rs"]
+mod python;
+
+/// What the clients in Python are.
+const REQUIREMENTS: &str = include_str!("../../../ironic/tests/interop/requirements.txt");

@@ -8,4 +8,5 @@ mod rack;
 
 mod faults;
 mod life;
+mod netd;
 mod vip;

@@ -58,6 +58,13 @@ pub struct Firmware {
     pub uuid: Option<[u8; 16]>,
 }
 
+impl Firmware {
+    /// Whether it is boot firmware at all, and not an operating system.
+    pub fn boots(&self) -> bool {
+        self.ipxe || self.class.starts_with(b"PXEClient") || self.class.starts_with(b"HTTPClient")
+    }
+}
+
 /// What arrived at a server's port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {

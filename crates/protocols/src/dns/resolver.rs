@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::DNSClass;
 
+use super::reply::Transport;
 use super::zone::{Found, Zone};
 
 /// The datagram size we promise and use: no fragments on any real path.
@@ -24,12 +25,6 @@ pub enum Asker {
     Udp(SocketAddr),
     /// A connection, by the shell's number.
     Tcp(u64),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    Udp,
-    Tcp,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use crate::api::field;
 use crate::api::request::{Reply, Request};
 use crate::api::value;
 use crate::driver::catalog;
-use crate::record::{Node, Object, Row as _};
+use crate::record::{KeptKind, Node, Object, Row as _};
 use crate::store::Tables;
 
 pub async fn create(service: &Service, request: &Request) -> Result<Reply, Fault> {
@@ -39,7 +39,7 @@ pub async fn create(service: &Service, request: &Request) -> Result<Reply, Fault
     ))
 }
 
-fn parse(request: &Request, body: &Object) -> Result<Node, Fault> {
+pub fn parse(request: &Request, body: &Object) -> Result<Node, Fault> {
     let driver = match body.get("driver") {
         Some(serde_json::Value::String(driver)) if !driver.is_empty() => driver,
         Some(_) => return Err(Fault::bad_request("driver: must be a text")),
@@ -140,8 +140,18 @@ pub fn unique(tables: &Tables, node: &Node, but: Option<Uuid>) -> Result<(), Fau
     Ok(())
 }
 
-/// A child's parent exists, and is not itself.
+/// A child's parent exists, and is not itself; its chassis exists too.
 pub fn parent(tables: &Tables, node: &Node) -> Result<(), Fault> {
+    if let Some(chassis) = node.chassis_uuid
+        && !tables
+            .kept
+            .get(chassis)
+            .is_some_and(|kept| kept.kind == KeptKind::Chassis)
+    {
+        return Err(Fault::bad_request(format!(
+            "chassis_uuid: there is no chassis {chassis}"
+        )));
+    }
     let Some(parent) = node.parent_node else {
         return Ok(());
     };

@@ -6,6 +6,7 @@ use crate::api::Service;
 use crate::api::fault::Fault;
 use crate::api::request::{Reply, Request};
 use crate::conductor::{config_drive_key, inspection};
+use crate::driver::facts_key;
 use crate::record::{Node, Record};
 use crate::store::Change;
 
@@ -43,10 +44,17 @@ pub async fn delete(service: &Service, request: &Request, ident: &str) -> Result
                     .of(uuid)
                     .map(|it| Change::Remove(Record::Allocation(Arc::clone(it)))),
             );
+            changes.extend(
+                tables
+                    .kept
+                    .of(uuid)
+                    .map(|kept| Change::Remove(Record::Kept(Arc::clone(kept)))),
+            );
             for prefix in [
                 config_drive_key(uuid),
                 inspection::key(uuid),
                 inspection::sent_key(uuid),
+                facts_key(uuid),
             ] {
                 changes.push(Change::RemoveDocuments { prefix });
             }

@@ -78,11 +78,8 @@ const FIELDS: &[Field<Node>] = &[
     Field::settable(
         "chassis_uuid",
         1,
-        |_, _| Cell::Null,
-        |_, v| match uuid(&v)? {
-            None => Ok(()),
-            Some(chassis) => Err(format!("there is no chassis {chassis}")),
-        },
+        |n, _| Cell::uuid(n.chassis_uuid),
+        |n, v| put(&mut n.chassis_uuid, uuid(&v)),
     ),
     Field::settable(
         "driver",
@@ -366,7 +363,7 @@ const FIELDS: &[Field<Node>] = &[
         |n, _| Cell::Bool(n.disable_power_off),
         |n, v| put(&mut n.disable_power_off, boolean(&v, false)),
     ),
-    Field::shown("health", 109, |_, _| Cell::Null),
+    Field::shown("health", 109, |n, _| Cell::text(n.hardware.health.as_ref())),
     Field::shown("created_at", 1, |n, _| Cell::Time(n.created_at)),
     Field::shown("updated_at", 1, |n, _| Cell::time(n.updated_at)),
 ];

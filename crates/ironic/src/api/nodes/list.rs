@@ -11,6 +11,7 @@ use crate::api::Service;
 use crate::api::collection;
 use crate::api::fault::Fault;
 use crate::api::request::{Reply, Request};
+use crate::api::value::quoted;
 use crate::record::Node;
 
 /// Filters, and the version each came with.
@@ -67,6 +68,26 @@ pub fn list(service: &Service, request: &Request, full: bool) -> Result<Reply, F
     )
 }
 
+/// The nodes in a chassis.
+pub fn of_chassis(service: &Service, request: &Request, chassis: Uuid) -> Result<Reply, Fault> {
+    request.query.only(&collection::PAGING)?;
+    let rows: Vec<Arc<Node>> = service
+        .store
+        .read()
+        .nodes
+        .all()
+        .filter(|node| node.chassis_uuid == Some(chassis))
+        .cloned()
+        .collect();
+    collection::list(
+        request,
+        &service.scope(request),
+        rows,
+        service.options.max_limit,
+        false,
+    )
+}
+
 type Flag = fn(&Node) -> bool;
 type Text = fn(&Node) -> Option<&str>;
 
@@ -80,6 +101,7 @@ struct Wanted<'a> {
     shards: Option<Vec<String>>,
     children: bool,
     parent: Option<Uuid>,
+    chassis: Option<Uuid>,
     /// Something no node here can match, such as another conductor.
     nothing: bool,
 }
@@ -120,7 +142,7 @@ impl<'a> Wanted<'a> {
             ("conductor_group", |n| Some(&n.conductor_group)),
             ("owner", |n| n.owner.as_deref()),
             ("lessee", |n| n.lessee.as_deref()),
-            ("health", |_| None),
+            ("health", |n| n.hardware.health.as_deref()),
         ];
         let texts = readers
             .into_iter()
@@ -143,7 +165,13 @@ impl<'a> Wanted<'a> {
             shards: query.list("shard"),
             children: query.bool("include_children")?.unwrap_or(false),
             parent,
-            nothing: other_conductor || query.get("chassis_uuid").is_some(),
+            chassis: match query.get("chassis_uuid") {
+                None => None,
+                Some(text) => Some(text.parse().map_err(|_| {
+                    Fault::bad_request(format!("chassis_uuid: {} is not a uuid", quoted(text)))
+                })?),
+            },
+            nothing: other_conductor,
         })
     }
 
@@ -154,6 +182,9 @@ impl<'a> Wanted<'a> {
                 .any(|who| who.as_deref() == Some(project))
         };
         !self.nothing
+            && self
+                .chassis
+                .is_none_or(|chassis| node.chassis_uuid == Some(chassis))
             && self.state.is_none_or(|state| node.life.state == state)
             && self
                 .flags

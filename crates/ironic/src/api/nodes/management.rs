@@ -28,13 +28,14 @@ pub async fn route(
     match (path, &request.method) {
         (["boot_device"], &Method::GET) => {
             let node = super::find(service, request, ident)?;
-            Ok(Reply::ok(&driver(service, &node)?.boot_device(&node)))
+            let device = with_patience(service, driver(service, &node)?.boot_device(&node)).await?;
+            Ok(Reply::ok(&device))
         }
         (["boot_device"], &Method::PUT) => set_boot_device(service, request, ident).await,
         (["boot_device", "supported"], &Method::GET) => {
             let node = super::find(service, request, ident)?;
             Ok(Reply::ok(
-                &json!({"supported_boot_devices": driver(service, &node)?.boot_devices()}),
+                &json!({"supported_boot_devices": driver(service, &node)?.boot_devices(&node)}),
             ))
         }
         (["inject_nmi"], &Method::PUT) => {
@@ -50,20 +51,26 @@ pub async fn route(
         }
         (["indicators"], &Method::GET) => {
             since(63)?;
-            super::find(service, request, ident)?;
+            let node = super::find(service, request, ident)?;
             let here = format!("nodes/{ident}/management/indicators/led@system");
             let led = json!({"name": "led@system", "component": "system", "readonly": false,
-                             "states": ["ON", "OFF"], "links": links(&request.base, &here)});
-            Ok(Reply::ok(&json!({"indicators": [led]})))
+                             "states": LIGHTS, "links": links(&request.base, &here)});
+            let lights: Vec<Value> = driver(service, &node)?
+                .has_extras(&node)
+                .then_some(led)
+                .into_iter()
+                .collect();
+            Ok(Reply::ok(&json!({"indicators": lights})))
+        }
+        (["indicators", "led@system"], &(Method::GET | Method::PUT))
+            if request.version.0 >= 63 && !has_light(service, request, ident)? =>
+        {
+            Err(Fault::not_found("There is no indicator \"led@system\"."))
         }
         (["indicators", "led@system"], &Method::GET) => {
             since(63)?;
             let node = super::find(service, request, ident)?;
-            let state = node
-                .hardware
-                .indicators
-                .get("led@system")
-                .map_or("OFF", String::as_str);
+            let state = with_patience(service, driver(service, &node)?.light(&node)).await?;
             Ok(Reply::ok(&json!({"state": state})))
         }
         (["indicators", "led@system"], &Method::PUT) => {
@@ -84,6 +91,11 @@ pub async fn route(
     }
 }
 
+fn has_light(service: &Service, request: &Request, ident: &str) -> Result<bool, Fault> {
+    let node = super::find(service, request, ident)?;
+    Ok(driver(service, &node)?.has_extras(&node))
+}
+
 async fn set_boot_device(
     service: &Service,
     request: &Request,
@@ -97,7 +109,7 @@ async fn set_boot_device(
         .to_owned();
     let persistent = super::flag(&body, "persistent")?.unwrap_or(false);
     let node = super::find(service, request, ident)?;
-    let supported = driver(service, &node)?.boot_devices();
+    let supported = driver(service, &node)?.boot_devices(&node);
     if !supported.contains(&device.as_str()) {
         return Err(Fault::bad_request(format!(
             "Invalid boot device {} specified; there are {}",
@@ -118,15 +130,40 @@ async fn set_boot_device(
 async fn set_light(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
     let body = request.object(&["state"])?;
     let state = match body.get("state").and_then(Value::as_str) {
-        Some(state @ ("ON" | "OFF")) => state.to_owned(),
-        _ => return Err(Fault::bad_request("state: must be ON or OFF")),
+        Some(state) if LIGHTS.contains(&state) => state.to_owned(),
+        _ => {
+            return Err(Fault::bad_request(format!(
+                "state: must be one of {}",
+                LIGHTS.join(", ")
+            )));
+        }
     };
-    super::change(service, request, ident, |node| {
-        node.hardware.indicators.insert("led@system".into(), state);
-        Ok(())
+    with_lock(service, request, ident, async |driver, node| {
+        driver.set_light(node, &state).await
     })
-    .await?;
-    Ok(Reply::no_content())
+    .await
+}
+
+const LIGHTS: [&str; 3] = ["ON", "OFF", "BLINKING"];
+
+/// What the hardware says, if it says it in time.
+pub async fn with_patience<T>(
+    service: &Service,
+    asking: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Fault> {
+    let patience = service.conductor.options.timers.power_change;
+    match tokio::time::timeout(patience, asking).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(trouble)) => Err(Fault::unavailable(trouble.to_string())),
+        Err(_) => Err(Fault::unavailable(late(patience))),
+    }
+}
+
+fn late(patience: std::time::Duration) -> String {
+    format!(
+        "the hardware did not answer within {} s",
+        patience.as_secs()
+    )
 }
 
 pub fn driver<'a>(service: &'a Service, node: &Node) -> Result<&'a Driver, Fault> {
@@ -158,12 +195,7 @@ async fn with_lock(
     let driver = driver(service, &node)?;
     let patience = service.conductor.options.timers.power_change;
     let result = tokio::time::timeout(patience, act(driver, &node)).await;
-    let result = result.unwrap_or_else(|_| {
-        Err(Trouble(format!(
-            "the hardware did not answer within {} s",
-            patience.as_secs()
-        )))
-    });
+    let result = result.unwrap_or_else(|_| Err(Trouble(late(patience))));
     service
         .store
         .change(|tables| {

@@ -3,6 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
+use super::management;
 use crate::api::Service;
 use crate::api::fault::Fault;
 use crate::api::request::{Reply, Request};
@@ -12,15 +13,22 @@ use crate::record::{Errand, Medium};
 const TYPES: [&str; 3] = ["cdrom", "disk", "floppy"];
 
 pub async fn route(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
+    let node = super::find(service, request, ident)?;
+    if !management::driver(service, &node)?.has_extras(&node) {
+        return Err(Fault::bad_request(format!(
+            "Driver {} has no virtual media.",
+            node.driver
+        )));
+    }
     match request.method {
         Method::GET if request.version.0 < 93 => Err(Fault::method_not_allowed()),
         Method::GET => {
-            let node = super::find(service, request, ident)?;
-            let media: Vec<Value> = TYPES
+            let driver = management::driver(service, &node)?;
+            let drives = management::with_patience(service, driver.drives(&node)).await?;
+            let media: Vec<Value> = drives
                 .into_iter()
-                .map(|kind| {
-                    let inside = node.hardware.media.iter().find(|medium| medium.device_type == kind);
-                    json!({"media_types": [kind], "inserted": inside.is_some(), "image": inside.map(|medium| &medium.image_url)})
+                .map(|drive| {
+                    json!({"media_types": drive.media_types, "inserted": drive.inserted, "image": drive.image})
                 })
                 .collect();
             Ok(Reply::ok(&media))

@@ -29,7 +29,15 @@ use super::value::quoted;
 use super::{Service, portgroups, ports};
 use crate::record::{Node, Object};
 use crate::store::Tables;
+pub use create::parse as parse_new;
+pub use list::of_chassis;
 pub use traits::check as check_trait;
+
+/// Refuses a new node that another one stands in the way of.
+pub fn check_new(tables: &Tables, node: &Node) -> Result<(), Fault> {
+    create::unique(tables, node, None)?;
+    create::parent(tables, node)
+}
 
 pub async fn route(service: &Service, request: &Request, path: &[&str]) -> Result<Reply, Fault> {
     let method = &request.method;
@@ -130,10 +138,10 @@ async fn part_of(
         }
         ("volume", rest) if method == Method::GET => {
             only(32)?;
-            find(service, request, ident)?;
-            super::volume::list(request, rest)
+            let node = find(service, request, ident)?;
+            super::volume::of_node(service, request, node.uuid, rest)
         }
-        ("vendor_passthru", rest) => vendor::route(service, request, ident, rest),
+        ("vendor_passthru", rest) => vendor::route(service, request, ident, rest).await,
         (
             "validate" | "bios" | "firmware" | "inventory" | "history" | "children" | "ports"
             | "portgroups" | "volume",

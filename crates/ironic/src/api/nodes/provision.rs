@@ -38,8 +38,10 @@ pub async fn provision(service: &Service, request: &Request, ident: &str) -> Res
             allowed(service, request, verb, &before, tables)?;
             let now = Timestamp::now();
             let mut node = Node::clone(&before);
+            let mut asked = wish.asked;
+            assign(service, &node, &mut asked.steps);
             node.life
-                .ask(verb, wish.asked, &service.conductor.options.timers, now)
+                .ask(verb, asked, &service.conductor.options.timers, now)
                 .map_err(|refused| Fault::bad_request(refused.to_string()))?;
             let mut changes = begun(&mut node, verb, wish.config_drive, wish.rescue_password, now);
             tracing::info!(node = %node.uuid, from = %before.life.state, to = %node.life.state, verb = %verb, "node state");
@@ -51,6 +53,23 @@ pub async fn provision(service: &Service, request: &Request, ident: &str) -> Res
         .await?;
     service.conductor.poke(uuid);
     Ok(super::states::accepted(request, ident))
+}
+
+/// Says who runs the steps that were asked for: those the driver does not have are the agent's, where there can be one.
+fn assign(service: &Service, node: &Node, steps: &mut [StepSpec]) {
+    let Some(driver) = service.conductor.driver(&node.driver) else {
+        return;
+    };
+    if node.interfaces.deploy == "fake" {
+        return;
+    }
+    let own = driver.steps(node);
+    for step in steps.iter_mut().filter(|step| !step.reserved()) {
+        let same = |offer: &&StepSpec| offer.interface == step.interface && offer.step == step.step;
+        let offer = own.iter().find(same);
+        step.by = offer.map_or(Runner::Agent, |offer| offer.by);
+        step.requires_ramdisk = offer.is_none_or(|offer| offer.requires_ramdisk);
+    }
 }
 
 fn verb(body: &Object) -> Result<Verb, Fault> {

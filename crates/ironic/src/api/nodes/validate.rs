@@ -38,6 +38,7 @@ pub fn by_query(service: &Service, request: &Request) -> Result<Reply, Fault> {
 pub fn validate(service: &Service, request: &Request, ident: &str) -> Result<Reply, Fault> {
     let node = super::find(service, request, ident)?;
     let hardware = catalog::find(&node.driver);
+    let driver = service.conductor.driver(&node.driver);
     let chosen = node.interfaces.by_name();
     let mut results = Object::new();
     for (interface, since) in CHECKED {
@@ -52,7 +53,16 @@ pub fn validate(service: &Service, request: &Request, ident: &str) -> Result<Rep
         let result = if name.starts_with("no-") {
             json!({"result": null, "reason": format!("not supported: the interface is {name}")})
         } else if enabled {
-            json!({"result": true})
+            let mut problems =
+                driver.map_or_else(Vec::new, |driver| driver.problems(&node, interface));
+            if interface == "deploy" && name != "fake" {
+                problems.extend(service.conductor.deploy_problems(&node));
+            }
+            if problems.is_empty() {
+                json!({"result": true})
+            } else {
+                json!({"result": false, "reason": problems.join("; ")})
+            }
         } else {
             json!({"result": false, "reason": format!("{interface} interface {name:?} is not enabled for driver {}", node.driver)})
         };

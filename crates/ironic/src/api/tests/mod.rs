@@ -2,6 +2,7 @@
 
 mod agents;
 mod guards;
+mod kept;
 mod lists;
 mod nodes;
 mod refusals;

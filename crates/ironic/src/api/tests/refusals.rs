@@ -454,7 +454,8 @@ async fn malformed_requests_get_a_status_and_a_reason() {
             400,
             "interfaces",
         ),
-        ("POST /v1/runbooks", json!({}), 501, "keeps no runbooks"),
+        ("POST /v1/runbooks", json!({}), 400, "name: is required"),
+        ("PUT /v1/runbooks", json!({}), 405, "not allowed"),
     ] {
         let answer = api.call(call, body.clone()).await;
         let fault = answer.fault();

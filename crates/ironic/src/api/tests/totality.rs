@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Api;
 
-const PATHS: [&str; 44] = [
+const PATHS: [&str; 52] = [
     "/",
     "/v1",
     "/v1/nodes",
@@ -50,6 +50,14 @@ const PATHS: [&str; 44] = [
     "/v1/heartbeat/n0",
     "/v1/continue_inspection",
     "/v1/volume/connectors",
+    "/v1/volume/targets",
+    "/v1/nodes/n0/volume/targets",
+    "/v1/nodes/n0/vendor_passthru/methods",
+    "/v1/chassis",
+    "/v1/chassis/c/nodes",
+    "/v1/deploy_templates",
+    "/v1/runbooks",
+    "/v1/inspection_rules",
     "/v1/shards",
     "/%ff/..//x",
 ];

@@ -8,6 +8,7 @@
 //! ```
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use model::Mac;
@@ -41,6 +42,8 @@ pub enum Payload {
     /// A virtual CD.
     Cd {
         url: String,
+        /// Where its image lies.
+        file: PathBuf,
     },
     /// A CD image fetched by the firmware itself.
     Http {
@@ -71,6 +74,7 @@ pub enum Step {
         keep: usize,
     },
     Run(Payload),
+    Pause(Duration),
     Reboot,
     PowerOff,
 }
@@ -92,6 +96,7 @@ pub enum Event {
     FetchFailed {
         why: String,
     },
+    Paused,
 }
 
 /// One boot.
@@ -144,7 +149,8 @@ enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Waits {
     Image,
-    Script { base: String },
+    Script { base: String, replace: bool },
+    Pause,
 }
 
 /// A script is read whole; of a kernel only that it came.
@@ -178,7 +184,8 @@ impl Firmware {
                 Event::Lease(None)
                 | Event::PowerOn
                 | Event::Fetched(_)
-                | Event::FetchFailed { .. } => {
+                | Event::FetchFailed { .. }
+                | Event::Paused => {
                     self.say(format!("net{nic}: no DHCP answer"));
                     self.next_nic(nic, stage)
                 }
@@ -186,14 +193,18 @@ impl Firmware {
             State::FetchLoader { nic, stage, lease } => match event {
                 Event::Fetched(head) => self.loaded(nic, stage, lease, &head),
                 Event::FetchFailed { why } => self.network_failed(nic, &why),
-                Event::PowerOn | Event::Lease(_) => self.network_failed(nic, "interrupted"),
+                Event::PowerOn | Event::Lease(_) | Event::Paused => {
+                    self.network_failed(nic, "interrupted")
+                }
             },
             State::FetchHttp { url } => match event {
                 Event::Fetched(_) => Step::Run(Payload::Http { url }),
                 Event::FetchFailed { why } => {
                     self.device_failed(&format!("HTTP boot of {url}: {why}"))
                 }
-                Event::PowerOn | Event::Lease(_) => self.device_failed("interrupted"),
+                Event::PowerOn | Event::Lease(_) | Event::Paused => {
+                    self.device_failed("interrupted")
+                }
             },
             State::Scripts {
                 nic,
@@ -222,7 +233,10 @@ impl Firmware {
                 Err(why) => self.device_failed(why),
             },
             Device::Cd => match self.devices.cd.clone() {
-                Some(media) => Step::Run(Payload::Cd { url: media.url }),
+                Some(media) => Step::Run(Payload::Cd {
+                    url: media.url,
+                    file: media.file,
+                }),
                 None => self.device_failed("no medium"),
             },
             Device::Pxe => self.dhcp(self.nics(Stage::Rom)[0], Stage::Rom),
@@ -339,8 +353,7 @@ impl Firmware {
             Some(Source::Http { url }) => url,
             None => String::new(),
         };
-        let text = String::from_utf8_lossy(head);
-        match (Script::parse(&text, &base, &self.macs, nic), stage) {
+        match (self.script(head, &base, nic), stage) {
             (Some(script), _) => {
                 self.say(format!("net{nic}: running {file}"));
                 self.run_scripts(nic, lease, vec![script], Outcome::Begin)
@@ -354,6 +367,15 @@ impl Firmware {
                 &format!("iPXE was given {file} again, which is not a script"),
             ),
         }
+    }
+
+    fn script(&self, head: &[u8], base: &str, nic: usize) -> Option<Script> {
+        let platform = match self.plan.firmware {
+            Mode::Uefi => "efi",
+            Mode::Bios => "pcbios",
+        };
+        let text = String::from_utf8_lossy(head);
+        Script::parse(&text, base, platform, &self.macs, nic)
     }
 
     fn run_scripts(
@@ -382,8 +404,9 @@ impl Firmware {
                         keep: IMAGE,
                     };
                 }
-                Want::Chain { uri } => {
-                    let source = parse_uri(&uri).filter(|_| scripts.len() < DEEPEST);
+                Want::Chain { uri, replace } => {
+                    let source =
+                        parse_uri(&uri).filter(|_| replace || scripts.len() < DEEPEST);
                     let Some(source) = source else {
                         self.say(format!("{uri}: cannot be chained"));
                         outcome = Outcome::Failed;
@@ -393,12 +416,21 @@ impl Firmware {
                         nic,
                         lease,
                         scripts,
-                        waits: Waits::Script { base: uri },
+                        waits: Waits::Script { base: uri, replace },
                     };
                     return Step::Fetch {
                         source,
                         keep: SCRIPT,
                     };
+                }
+                Want::Pause(pause) => {
+                    self.state = State::Scripts {
+                        nic,
+                        lease,
+                        scripts,
+                        waits: Waits::Pause,
+                    };
+                    return Step::Pause(pause);
                 }
                 Want::Boot {
                     kernel,
@@ -451,11 +483,15 @@ impl Firmware {
         event: Event,
     ) -> Step {
         let outcome = match (event, waits) {
-            (Event::Fetched(_), Waits::Image) => Outcome::Fetched,
-            (Event::Fetched(head), Waits::Script { base }) => {
-                let text = String::from_utf8_lossy(&head);
-                if let Some(script) = Script::parse(&text, base, &self.macs, nic) {
+            (Event::Fetched(_), Waits::Image | Waits::Pause) | (Event::Paused, _) => {
+                Outcome::Fetched
+            }
+            (Event::Fetched(head), Waits::Script { base, replace }) => {
+                if let Some(script) = self.script(&head, base, nic) {
                     self.say(format!("net{nic}: running {base}"));
+                    if *replace {
+                        scripts.pop();
+                    }
                     scripts.push(script);
                     Outcome::Begin
                 } else {
@@ -670,7 +706,8 @@ mod tests {
         assert_eq!(
             f.next(Event::PowerOn),
             Step::Run(Payload::Cd {
-                url: "http://h/c.iso".into()
+                url: "http://h/c.iso".into(),
+                file: "c".into()
             })
         );
     }

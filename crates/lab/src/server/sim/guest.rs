@@ -1,49 +1,158 @@
 //! What runs on a simulated server once its firmware has booted something.
-//!
-//! The seam for the simulated agent: today's ramdisk prints its inventory, and so does this one.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::agent::parameters::Parameters;
+use model::Mac;
 use model::inventory::{
     Boot, BootMode, Cpu, Disk, Firmware, Interface, Inventory, Memory, SystemVendor,
 };
 
-use super::End;
+use super::agent::Simulated;
 use super::firmware::Payload;
+use super::{End, Outside, agent, cd};
 use crate::hardware::Hardware;
 use crate::server::console::Screen;
 
 /// Runs until the guest reboots or switches itself off, or until it is stopped from outside.
-pub async fn run(hardware: &Hardware, payload: Payload, screen: &Screen) -> End {
+pub async fn run(outside: &Outside, mode: BootMode, payload: Payload) -> End {
+    let screen = &outside.screen;
     match payload {
         Payload::Ramdisk {
-            kernel, arguments, ..
+            kernel,
+            arguments,
+            nic,
+            ..
         } => {
-            screen.line(&format!("Booting {kernel} {arguments}"));
-            print_inventory(hardware, screen);
+            screen.line(&format!("Booting {kernel} {}", shown(&arguments)));
+            ramdisk(outside, mode, &arguments, Some(nic), None).await
         }
-        Payload::Cd { url } | Payload::Http { url } => {
+        Payload::Cd { url, file } => {
             screen.line(&format!("Booting {url}"));
-            print_inventory(hardware, screen);
+            let authorities = cd::read(&file, AUTHORITIES).ok();
+            match cd::arguments(&file) {
+                Ok(arguments) => ramdisk(outside, mode, &arguments, None, authorities).await,
+                Err(error) => {
+                    screen.line(&model::chain(&error));
+                    ramdisk(outside, mode, "", None, None).await
+                }
+            }
         }
-        Payload::Disk { what } => screen.line(&format!("Booting {what} from disk")),
-        Payload::Setup => screen.line("Firmware set-up"),
-        Payload::Nothing { why } => screen.line(&format!("Halted: {why}")),
+        Payload::Http { url } => {
+            screen.line(&format!("Booting {url}"));
+            ramdisk(outside, mode, "", None, None).await
+        }
+        Payload::Disk { what } => {
+            screen.line(&format!("Booting {what} from disk"));
+            std::future::pending().await
+        }
+        Payload::Setup => {
+            screen.line("Firmware set-up");
+            std::future::pending().await
+        }
+        Payload::Nothing { why } => {
+            screen.line(&format!("Halted: {why}"));
+            std::future::pending().await
+        }
     }
-    std::future::pending().await
 }
 
-fn print_inventory(hardware: &Hardware, screen: &Screen) {
-    let inventory =
-        serde_json::to_string(&inventory(hardware)).expect("an inventory is plain data");
+/// Where a CD carries the authorities that its agent trusts.
+const AUTHORITIES: &str = "etc/ironic-python-agent/ironic.crt";
+
+/// Until an agent that could not begin is begun again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The kernel line as a console may show it.
+fn shown(arguments: &str) -> String {
+    let words = arguments.split(' ').map(|word| match word.split_once('=') {
+        Some(("ipa-agent-token", _)) => "ipa-agent-token=******",
+        Some(_) | None => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The agent: it brings up its NICs, shows what the server is made of, and works for whom the kernel line names.
+async fn ramdisk(
+    outside: &Outside,
+    mode: BootMode,
+    arguments: &str,
+    booted_by: Option<Mac>,
+    authorities: Option<String>,
+) -> End {
+    let screen = &outside.screen;
+    let (parameters, problems) = Parameters::parse(arguments);
+    for problem in problems {
+        screen.line(&problem.to_string());
+    }
+    let works = !parameters.api.is_empty() || parameters.inspection_callback.is_some();
+    let addresses = if works {
+        outside.all_addresses().await
+    } else {
+        BTreeMap::new()
+    };
+    print_inventory(
+        &inventory(&outside.hardware, mode, &addresses, booted_by),
+        screen,
+    );
+    if !works {
+        return std::future::pending().await;
+    }
+    let nic = booted_by.or(parameters.boot_mac);
+    let address = nic
+        .and_then(|nic| addresses.get(&nic))
+        .or_else(|| addresses.values().next());
+    let Some(address) = address.copied() else {
+        screen.line("no NIC has an address");
+        return std::future::pending().await;
+    };
+    let wires = outside.wires.clone();
+    let machine = Arc::new(Simulated {
+        hardware: outside.hardware.clone(),
+        disks: outside.disks.clone(),
+        broken: Box::new(move || super::lock(&wires).disk_errors),
+        mode,
+        addresses,
+        booted_by,
+    });
+    loop {
+        let ended = agent::run(
+            machine.clone(),
+            parameters.clone(),
+            authorities.clone(),
+            address,
+        );
+        match ended.await {
+            Ok(::agent::ipa::End::Reboot) => return End::Reboot,
+            Ok(::agent::ipa::End::PowerOff) => return End::PowerOff,
+            // Begun again, as an init does. The kernel takes an address away for a moment when another of its subnet
+            // goes, and there are many of them here.
+            Err(error) => screen.line(&format!("agent: {}", model::chain(&error))),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn print_inventory(inventory: &Inventory, screen: &Screen) {
+    let inventory = serde_json::to_string(inventory).expect("an inventory is plain data");
     screen.line("PLINTH-INVENTORY-BEGIN");
     screen.line(&inventory);
     screen.line("PLINTH-INVENTORY-END");
 }
 
-fn inventory(hardware: &Hardware) -> Inventory {
+pub fn inventory(
+    hardware: &Hardware,
+    mode: BootMode,
+    addresses: &BTreeMap<Mac, Ipv4Addr>,
+    booted_by: Option<Mac>,
+) -> Inventory {
     let interface = |(index, nic): (usize, &crate::hardware::Nic)| Interface {
         name: format!("eth{index}"),
         mac_address: nic.mac,
-        ipv4_address: None,
+        ipv4_address: addresses.get(&nic.mac).map(ToString::to_string),
         ipv6_address: None,
         has_carrier: true,
         lldp: None,
@@ -100,8 +209,8 @@ fn inventory(hardware: &Hardware) -> Inventory {
             },
         },
         boot: Boot {
-            current_boot_mode: BootMode::Uefi,
-            pxe_interface: None,
+            current_boot_mode: mode,
+            pxe_interface: booted_by.map(|mac| mac.to_string()),
         },
         hostname: None,
     }

@@ -3,6 +3,7 @@
 //! Pure: [`Script::step`] says what it wants from the network, and is told how that went.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::Mac;
 
@@ -48,10 +49,13 @@ pub enum Want {
     Fetch {
         uri: String,
     },
-    /// Go on with another script, which takes this one's place.
+    /// Go on with another script, and come back when it leaves; with `replace` it takes this one's place.
     Chain {
         uri: String,
+        replace: bool,
     },
+    /// Do nothing for so long.
+    Pause(Duration),
     Boot {
         kernel: String,
         initrds: Vec<String>,
@@ -85,15 +89,23 @@ pub enum Outcome {
 
 /// A script that has not come to an end after so many commands is going in circles.
 const MAX_STEPS: usize = 10_000;
+/// Nobody writes longer pauses into a script.
+const LONGEST_PAUSE: u64 = 3600;
 
 impl Script {
-    /// `None` if the text is not an iPXE script.
-    pub fn parse(text: &str, base: &str, nics: &[Mac], booted: usize) -> Option<Self> {
+    /// `None` if the text is not an iPXE script. `platform` is what iPXE runs on: `efi` or `pcbios`.
+    pub fn parse(
+        text: &str,
+        base: &str,
+        platform: &str,
+        nics: &[Mac],
+        booted: usize,
+    ) -> Option<Self> {
         let mut lines = text.lines();
         lines.next().filter(|line| line.trim_end() == "#!ipxe")?;
         let mut variables = BTreeMap::from([
             ("buildarch".to_string(), "x86_64".to_string()),
-            ("platform".to_string(), "efi".to_string()),
+            ("platform".to_string(), platform.to_string()),
         ]);
         for (index, mac) in nics.iter().enumerate() {
             variables.insert(format!("net{index}/mac"), mac.to_string());
@@ -168,11 +180,7 @@ impl Script {
         let Some((name, arguments)) = words.split_first() else {
             return Ran::Done(true);
         };
-        let plain: Vec<&str> = arguments
-            .iter()
-            .map(String::as_str)
-            .filter(|word| !word.starts_with("--"))
-            .collect();
+        let plain = operands(arguments);
         match (name.as_str(), &plain[..]) {
             ("set", [name, value @ ..]) => {
                 // A type, as in `set i:int32 0`, only matters for how iPXE stores it.
@@ -230,7 +238,12 @@ impl Script {
             },
             ("boot" | "chain" | "imgexec", [uri, ..]) => Ran::Wants(Want::Chain {
                 uri: self.resolve(uri),
+                replace: arguments.iter().any(|word| word == "--replace"),
             }),
+            ("sleep", [seconds, ..]) => {
+                let seconds = seconds.parse().unwrap_or(0).min(LONGEST_PAUSE);
+                Ran::Wants(Want::Pause(Duration::from_secs(seconds)))
+            }
             ("sanboot", [uri]) => Ran::Wants(Want::San {
                 uri: self.resolve(uri),
             }),
@@ -316,6 +329,18 @@ impl Script {
     }
 }
 
+/// What follows the options, which come first; some of them have a value.
+fn operands(words: &[String]) -> Vec<&str> {
+    const VALUED: [&str; 6] = ["--name", "-n", "--timeout", "-t", "--drive", "-d"];
+    let mut words = words.iter().map(String::as_str).peekable();
+    while let Some(option) = words.next_if(|word| word.starts_with('-') && word.len() > 1) {
+        if VALUED.contains(&option) {
+            words.next();
+        }
+    }
+    words.collect()
+}
+
 const MAX_EXPANSIONS: usize = 64;
 
 fn innermost(text: &str) -> Option<(usize, usize)> {
@@ -373,6 +398,7 @@ mod tests {
         Script::parse(
             text,
             "http://172.22.0.2:6180/boot.ipxe",
+            "efi",
             &[Mac([2; 6]), MAC],
             1,
         )
@@ -382,7 +408,7 @@ mod tests {
     #[test]
     fn a_kernel_line_ends_in_a_boot_with_its_arguments() {
         let mut s =
-            script("#!ipxe\nkernel /images/k a=1 BOOTIF=${mac} initrd=i\ninitrd images/i\nboot\n");
+            script("#!ipxe\nkernel /images/k a=1 BOOTIF=${mac} initrd=i\ninitrd --name i images/i\nboot\n");
         assert_eq!(
             s.step(Outcome::Begin),
             Want::Fetch {
@@ -413,13 +439,15 @@ mod tests {
         assert_eq!(
             s.step(Outcome::Begin),
             Want::Chain {
-                uri: "http://172.22.0.2:6180/pxelinux.cfg/02-02-02-02-02-02".into()
+                uri: "http://172.22.0.2:6180/pxelinux.cfg/02-02-02-02-02-02".into(),
+                replace: false,
             }
         );
         assert_eq!(
             s.step(Outcome::Failed),
             Want::Chain {
-                uri: "http://172.22.0.2:6180/pxelinux.cfg/52-54-00-00-00-01".into()
+                uri: "http://172.22.0.2:6180/pxelinux.cfg/52-54-00-00-00-01".into(),
+                replace: false,
             }
         );
         assert_eq!(s.step(Outcome::Failed), Want::Exit { success: false });
@@ -433,6 +461,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_is_a_pause_and_a_script_may_take_the_place_of_another() {
+        let mut s = script("#!ipxe\nsleep 20\nchain --autofree --replace again || reboot\n");
+        assert_eq!(
+            s.step(Outcome::Begin),
+            Want::Pause(Duration::from_secs(20))
+        );
+        assert_eq!(
+            s.step(Outcome::Fetched),
+            Want::Chain {
+                uri: "http://172.22.0.2:6180/again".into(),
+                replace: true,
+            }
+        );
+        assert_eq!(s.step(Outcome::Failed), Want::Reboot);
+    }
+
+    #[test]
     fn disk_boot_and_circles_are_seen_for_what_they_are() {
         assert_eq!(
             script("#!ipxe\nsanboot --no-describe\n").step(Outcome::Begin),
@@ -442,13 +487,13 @@ mod tests {
             script("#!ipxe\n:a\ngoto a\n").step(Outcome::Begin),
             Want::Stuck { .. }
         ));
-        assert!(Script::parse("MZ\0", "", &[], 0).is_none());
+        assert!(Script::parse("MZ\0", "", "efi", &[], 0).is_none());
     }
 
     proptest! {
         #[test]
         fn any_text_comes_to_an_end(text in "(#!ipxe\n)([ a-z${}:|&/#0-9\n]{0,200})", failures: bool) {
-            let Some(mut s) = Script::parse(&text, "http://h/x", &[MAC], 0) else { return Ok(()) };
+            let Some(mut s) = Script::parse(&text, "http://h/x", "efi", &[MAC], 0) else { return Ok(()) };
             let outcome = if failures { Outcome::Failed } else { Outcome::Fetched };
             for _ in 0..300 {
                 match s.step(outcome) {

@@ -2,20 +2,26 @@
 //!
 //! ```text
 //!   Action ──▶ task ──spawns──▶ one boot: Firmware (pure) ─▶ wire (DHCP), fetch (TFTP, HTTP)
-//!   News  ◀──   │                         └▶ Payload ─▶ guest
+//!   News  ◀──   │                         └▶ Payload ─▶ guest: an OS that is there, or the agent (the real protocol)
 //!               └ stop, reset: the boot is ended, its addresses given back
 //! ```
 
+pub mod agent;
+mod cd;
 pub mod fetch;
 pub mod firmware;
 mod guest;
 pub mod ipxe;
 pub mod wire;
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use model::Mac;
+use model::inventory::BootMode;
 use protocols::dhcp::client::{Lease, Pxe};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
@@ -26,7 +32,7 @@ use super::chassis::Wires;
 use super::console::{BoardEnd, Console, Screen};
 use super::{Action, Board, News};
 use crate::fault::{Faults, Kind};
-use crate::hardware::{Hardware, Network};
+use crate::hardware::{Firmware as Mode, Hardware, Network};
 use firmware::{Devices, Event, Firmware, Step};
 use wire::Wire;
 
@@ -42,6 +48,7 @@ pub fn spawn(hardware: &Hardware, home: &Path, wire: Option<Arc<Wire>>, faults: 
         faults,
         wires: Arc::default(),
         leases: Arc::default(),
+        disks: agent::Disks::default(),
         screen: Screen::open(output, &log),
     };
     let sim = Sim {
@@ -60,6 +67,8 @@ pub fn spawn(hardware: &Hardware, home: &Path, wire: Option<Arc<Wire>>, faults: 
 }
 
 const QUEUE: usize = 32;
+/// An agent waits no longer for an address.
+const DHCP_WITHIN: Duration = Duration::from_secs(20);
 
 struct Sim {
     outside: Outside,
@@ -78,6 +87,7 @@ struct Outside {
     wires: Arc<Mutex<Wires>>,
     /// Addresses in use, to be given back when the power goes.
     leases: Arc<Mutex<Vec<(Network, Lease)>>>,
+    disks: agent::Disks,
     screen: Screen,
 }
 
@@ -152,7 +162,9 @@ impl Sim {
         let Some(plan) = self.plan.clone() else {
             return;
         };
-        let boot = boot(self.outside.clone(), plan, self.devices.clone());
+        let mut devices = self.devices.clone();
+        devices.disk = self.outside.disks.bootable(&self.outside.hardware);
+        let boot = boot(self.outside.clone(), plan, devices);
         self.running = Some(tokio::spawn(boot));
     }
 
@@ -202,6 +214,10 @@ async fn ended(running: &mut Option<JoinHandle<End>>) -> Result<End, JoinError> 
 
 /// One boot, from the first device to whatever came to run.
 async fn boot(outside: Outside, plan: Plan, devices: Devices) -> End {
+    let mode = match plan.firmware {
+        Mode::Uefi => BootMode::Uefi,
+        Mode::Bios => BootMode::Bios,
+    };
     let mut firmware = Firmware::new(&outside.hardware, plan, devices);
     let mut event = Event::PowerOn;
     loop {
@@ -210,7 +226,9 @@ async fn boot(outside: Outside, plan: Plan, devices: Devices) -> End {
             outside.screen.line(&line);
         }
         event = match step {
-            Step::Dhcp { nic, pxe, within } => Event::Lease(outside.dhcp(nic, pxe, within).await),
+            Step::Dhcp { nic, pxe, within } => {
+                Event::Lease(outside.dhcp(nic, Some(pxe), within).await)
+            }
             Step::Fetch { source, keep } => {
                 match fetch::fetch(&source, outside.address(), keep, &outside.faults).await {
                     Ok(head) => Event::Fetched(head),
@@ -220,7 +238,11 @@ async fn boot(outside: Outside, plan: Plan, devices: Devices) -> End {
                 }
             }
             Step::Run(payload) => {
-                return guest::run(&outside.hardware, payload, &outside.screen).await;
+                return guest::run(&outside, mode, payload).await;
+            }
+            Step::Pause(pause) => {
+                tokio::time::sleep(pause).await;
+                Event::Paused
             }
             Step::Reboot => return End::Reboot,
             Step::PowerOff => return End::PowerOff,
@@ -240,7 +262,7 @@ impl Outside {
     }
 
     /// Gets an address and puts it to use.
-    async fn dhcp(&self, nic: usize, pxe: Pxe, within: Duration) -> Option<Box<Lease>> {
+    async fn dhcp(&self, nic: usize, pxe: Option<Pxe>, within: Duration) -> Option<Box<Lease>> {
         let wire = self.wire.as_ref()?;
         let nic = &self.hardware.nics[nic];
         let network = nic.network;
@@ -259,8 +281,18 @@ impl Outside {
         Some(Box::new(lease))
     }
 
+    /// An address for every NIC that gets one, as an operating system asks for them: all at once.
+    async fn all_addresses(&self) -> BTreeMap<Mac, Ipv4Addr> {
+        let nics = (0..self.hardware.nics.len()).map(|nic| async move {
+            let lease = self.dhcp(nic, None, DHCP_WITHIN).await?;
+            Some((self.hardware.nics[nic].mac, lease.address))
+        });
+        let found = futures::future::join_all(nics).await;
+        found.into_iter().flatten().collect()
+    }
+
     /// The address that fetches come from: the last one leased.
-    fn address(&self) -> Option<std::net::Ipv4Addr> {
+    fn address(&self) -> Option<Ipv4Addr> {
         lock(&self.leases).last().map(|(_, lease)| lease.address)
     }
 }

@@ -71,11 +71,11 @@ impl Wire {
         }
     }
 
-    /// Asks for an address as boot firmware does. `lost` is asked for every frame.
+    /// Asks for an address, as boot firmware does where `pxe` says so. `lost` is asked for every frame.
     pub async fn dhcp(
         &self,
         nic: &Nic,
-        pxe: Pxe,
+        pxe: Option<Pxe>,
         within: Duration,
         lost: impl Loss,
     ) -> Option<Lease> {
@@ -115,7 +115,7 @@ fn net(lease: &Lease) -> IpNet {
 async fn ask(
     cable: &Cable,
     mac: Mac,
-    pxe: Pxe,
+    pxe: Option<Pxe>,
     heard: &mut mpsc::Receiver<Vec<u8>>,
     lost: &impl Loss,
 ) -> Lease {
@@ -124,7 +124,7 @@ async fn ask(
         client_id: None,
         hostname: None,
         broadcast: false,
-        pxe: Some(pxe),
+        pxe,
         retry: Retry::default(),
         seed: rand::random(),
     };

@@ -659,3 +659,42 @@ fn power_that_may_not_go_off_is_cycled() {
     assert!(!world.log.iter().any(|line| line == "power off"));
     assert_eq!(world.log.last().unwrap(), "power cycle");
 }
+
+#[test]
+fn an_agent_seen_to_be_done_is_asked_without_its_call() {
+    let mut world = available(World::new(direct(), Settings::default()));
+    world.ask(Verb::Active);
+    while world.view.running_step().is_none() || world.view.state != State::WaitCallBack {
+        world.once();
+    }
+    let now = world.now + Duration::from_mins(5);
+    world.view.answered(false, now);
+    assert_eq!(world.view.since, now, "an answer is a sign of life");
+    let waits = next(&world.view, &world.timers, now);
+    assert!(matches!(waits, Step::Wait { .. }), "{waits:?}");
+    world.view.answered(true, now);
+    let asks = next(&world.view, &world.timers, now);
+    assert!(matches!(asks, Step::Do(Work::CheckStep(_))), "{asks:?}");
+    assert_eq!(world.settle(), State::Active);
+}
+
+#[test]
+fn a_host_without_power_fails_its_step_at_once() {
+    let mut world = available(World::new(direct(), Settings::default()));
+    world.view.lost_power();
+    assert_eq!(world.view.state, State::Available, "nothing was running");
+    world.ask(Verb::Active);
+    while world.view.running_step().is_none() || world.view.state != State::WaitCallBack {
+        world.once();
+    }
+    world.view.boot_trace = Some("its agent stopped answering (at 43 % of writing)".into());
+    world.view.lost_power();
+    assert_eq!(world.settle(), State::DeployFailed);
+    assert_eq!(
+        world.view.last_error.as_deref(),
+        Some(
+            "the host lost its power during step deploy.write_image; last seen: its agent stopped answering (at 43 % of writing)"
+        )
+    );
+    assert_eq!(world.ask(Verb::Active).settle(), State::Active);
+}

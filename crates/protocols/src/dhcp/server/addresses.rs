@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
+use model::Mac;
+
 use super::lease::{Client, Lease, Token};
 use crate::dhcp::request::Request;
 
@@ -43,8 +45,10 @@ pub(super) enum State {
     Past {
         lease: Lease,
     },
-    /// Someone else uses it.
-    Quarantined,
+    /// Someone else uses it: whoever was heard using it, if anyone was.
+    Quarantined {
+        by: Option<Mac>,
+    },
 }
 
 /// A lease on its way to disk; the client hears of it afterwards.
@@ -61,7 +65,7 @@ impl State {
         match self {
             Self::Probing { client, .. } | Self::Offered { client } => Some(client),
             Self::Leased { lease, .. } | Self::Past { lease } => Some(&lease.client),
-            Self::Quarantined => None,
+            Self::Quarantined { .. } => None,
         }
     }
 
@@ -71,7 +75,7 @@ impl State {
             Self::Probing { .. }
             | Self::Offered { .. }
             | Self::Leased { .. }
-            | Self::Quarantined => false,
+            | Self::Quarantined { .. } => false,
         }
     }
 }
@@ -172,17 +176,50 @@ impl Addresses {
         self.free.contains(&address)
     }
 
-    /// A free address, always the same one first for the same client; failing that the one whose lease ended first.
-    pub fn pick(&self, client: &Client) -> Option<Ipv4Addr> {
+    /// Addresses bound to nothing, then those of leases that are over, the oldest first.
+    pub fn unused(&self) -> impl Iterator<Item = Ipv4Addr> {
+        let past = self.past.iter().map(|(_, address)| *address);
+        self.free.iter().copied().chain(past)
+    }
+
+    /// Changes which addresses anyone may get; those that are bound stay bound.
+    pub fn set_pool(&mut self, pool: BTreeSet<Ipv4Addr>) {
+        self.free = pool
+            .iter()
+            .copied()
+            .filter(|address| !self.bindings.contains_key(address))
+            .collect();
+        self.pool = pool;
+    }
+
+    pub fn bound(&self) -> Vec<Ipv4Addr> {
+        self.bindings.keys().copied().collect()
+    }
+
+    /// The deadline of a binding.
+    pub fn until(&self, address: Ipv4Addr) -> Option<SystemTime> {
+        self.bindings.get(&address).map(|binding| binding.until)
+    }
+
+    /// A free address, one that is known to be quiet if there is any, always the same one first for the same client;
+    /// failing that the one whose lease ended first.
+    pub fn pick(
+        &self,
+        client: &Client,
+        quiet: &BTreeMap<Ipv4Addr, SystemTime>,
+    ) -> Option<Ipv4Addr> {
         let (Some(first), Some(last)) = (self.pool.first(), self.pool.last()) else {
             return None;
         };
         let span = u64::from(u32::from(*last) - u32::from(*first)) + 1;
         let start = Ipv4Addr::from(u32::from(*first) + (client.spread() % span) as u32);
-        let free = self
-            .free
+        let silent = quiet
             .range(start..)
-            .next()
+            .chain(quiet)
+            .map(|(address, _)| address)
+            .find(|address| self.free.contains(address));
+        let free = silent
+            .or_else(|| self.free.range(start..).next())
             .or_else(|| self.free.first());
         free.copied().or_else(|| {
             self.past

@@ -36,6 +36,7 @@ pub struct Config {
     pub boot: Boot,
     /// Ask the wire whether an address is in use before it is offered for the first time.
     pub probe: bool,
+    pub role: Role,
 }
 
 impl Config {
@@ -53,11 +54,12 @@ impl Config {
             identity: Identity::ClientId,
             boot: Boot::None,
             probe: true,
+            role: Role::Addresses,
         }
     }
 
     /// Everything wrong with it, at once.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), ConfigError> {
         let mut problems = Vec::new();
         if !self.subnet.contains(&self.server_id) {
             problems.push(format!(
@@ -130,6 +132,14 @@ impl Config {
         } else {
             Err(ConfigError { problems })
         }
+    }
+
+    /// Addresses of known clients.
+    pub(super) fn fixed(&self) -> BTreeMap<Ipv4Addr, Mac> {
+        self.known
+            .iter()
+            .filter_map(|(mac, known)| Some((known.address?, *mac)))
+            .collect()
     }
 
     /// Addresses of the pools that may be given to anyone.
@@ -220,6 +230,15 @@ pub struct Known {
     pub boot: Option<Boot>,
     /// Options of its own, by code; they win over everyone's.
     pub raw: BTreeMap<u8, Vec<u8>>,
+}
+
+/// What a server is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Addresses, and what to boot with them.
+    Addresses,
+    /// ProxyDHCP: what to boot, beside another server that gives addresses.
+    BootFiles,
 }
 
 /// By what a client is the same client.

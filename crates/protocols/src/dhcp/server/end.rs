@@ -31,7 +31,7 @@ impl Server {
         self.addresses.bind(
             address,
             now + self.config.times.quarantine,
-            State::Quarantined,
+            State::Quarantined { by: None },
         );
         actions.push(Action::Report(Report::Declined {
             address,
@@ -65,7 +65,9 @@ impl Server {
             Some(state @ (State::Offered { .. } | State::Leased { .. })) => {
                 state.client() == Some(&client)
             }
-            Some(State::Probing { .. } | State::Past { .. } | State::Quarantined) | None => false,
+            Some(State::Probing { .. } | State::Past { .. } | State::Quarantined { .. }) | None => {
+                false
+            }
         }
     }
 

@@ -164,11 +164,12 @@ impl Server {
                 State::Probing { .. }
                 | State::Offered { .. }
                 | State::Past { .. }
-                | State::Quarantined,
+                | State::Quarantined { .. },
             )
             | None => None,
         };
         self.drop_other_offer(&client, address);
+        self.sweep.used(address, now);
         let lease = Lease {
             address,
             client,

@@ -18,7 +18,9 @@ mod end;
 mod grant;
 mod lease;
 mod offer;
+mod proxy;
 mod reply;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -29,11 +31,13 @@ use std::time::{Duration, SystemTime};
 use model::Mac;
 
 use self::addresses::{Addresses, State};
-pub use self::config::{Config, ConfigError, Identity, Known, MAX_ADDRESSES, Options, Times};
+pub use self::config::{Config, ConfigError, Identity, Known, MAX_ADDRESSES, Options, Role, Times};
 pub use self::lease::{Client, Lease, Token};
+pub use self::proxy::BOOT_PORT;
 pub use self::reply::Dest;
+use self::sweep::Sweep;
 use super::packet::DecodeError;
-use super::request::{Heard, Kind, Request};
+use super::request::{Firmware, Heard, Kind, Request};
 
 /// A client counts its lease from the moment it asked, we from the moment we heard it: keep the address this much longer.
 const GRACE: Duration = Duration::from_secs(2);
@@ -49,6 +53,9 @@ const MAX_OTHER_SERVERS: usize = 16;
 pub struct Server {
     config: Config,
     addresses: Addresses,
+    /// Addresses of known clients, and whose they are.
+    fixed: BTreeMap<Ipv4Addr, Mac>,
+    sweep: Sweep,
     /// Addresses whose lease is on its way to disk.
     writing: BTreeMap<Token, Ipv4Addr>,
     next_token: u64,
@@ -62,7 +69,12 @@ pub enum Event<'a> {
     Packet {
         bytes: &'a [u8],
     },
-    /// The wire answered a probe: the address is used by this MAC, or by nobody.
+    /// One that came to [`BOOT_PORT`].
+    BootPacket {
+        bytes: &'a [u8],
+    },
+    /// The wire answered a probe, or somebody was heard to use an address without being asked: it is used by this
+    /// MAC, or by nobody.
     ProbeResult {
         address: Ipv4Addr,
         used_by: Option<Mac>,
@@ -124,6 +136,13 @@ pub enum Report {
     PoolExhausted {
         mac: Mac,
     },
+    /// A machine boots from the network and looks for a server.
+    Booting {
+        mac: Mac,
+        firmware: Firmware,
+        /// It is not known, and only known ones are answered.
+        ignored: bool,
+    },
     /// Another DHCP server is on this wire.
     OtherServer {
         id: Ipv4Addr,
@@ -141,6 +160,8 @@ impl Server {
         config.check()?;
         let mut server = Self {
             addresses: Addresses::new(config.pool()),
+            fixed: config.fixed(),
+            sweep: Sweep::new(now),
             config,
             writing: BTreeMap::new(),
             next_token: 0,
@@ -175,17 +196,43 @@ impl Server {
         Ok(server)
     }
 
-    /// Changes what clients are told from now on; leases stay, offers are made anew when asked for again.
+    /// Changes what clients are told from now on. Leases and offers stay, as long as their addresses are ours to give.
     pub fn reconfigure(&mut self, now: SystemTime, config: Config) -> Result<(), ConfigError> {
-        let leases: Vec<Lease> = self
-            .addresses
-            .states()
-            .filter_map(lease_of)
-            .cloned()
-            .collect();
-        let next_token = self.next_token;
-        *self = Self::restore(now, config, leases)?;
-        self.next_token = next_token;
+        config.check()?;
+        self.addresses.set_pool(config.pool());
+        self.fixed = config.fixed();
+        self.config = config;
+        self.sweep = Sweep::new(now);
+        for address in self.addresses.bound() {
+            if !self.serves(address) {
+                if let Some(State::Leased {
+                    writing: Some(writing),
+                    ..
+                }) = self.addresses.state(address)
+                {
+                    self.writing.remove(&writing.token);
+                }
+                self.addresses.free(address);
+                continue;
+            }
+            // A client that has become known is its MAC from now on.
+            let becomes_mac = self
+                .addresses
+                .state(address)
+                .and_then(lease_of)
+                .is_some_and(|lease| {
+                    self.is_its_mac(lease.mac) && lease.client != Client::Mac(lease.mac)
+                });
+            if becomes_mac
+                && let Some(until) = self.addresses.until(address)
+                && let Some(mut state) = self.addresses.state(address).cloned()
+            {
+                if let State::Leased { lease, .. } | State::Past { lease } = &mut state {
+                    lease.client = Client::Mac(lease.mac);
+                }
+                self.addresses.bind(address, until, state);
+            }
+        }
         Ok(())
     }
 
@@ -207,7 +254,7 @@ impl Server {
             State::Probing { .. }
             | State::Offered { .. }
             | State::Past { .. }
-            | State::Quarantined => None,
+            | State::Quarantined { .. } => None,
         });
         leases.filter(move |lease| lease.expires > now)
     }
@@ -227,6 +274,13 @@ impl Server {
                 Ok(Heard::Other) => {}
                 Err(error) => actions.push(Action::Report(Report::Malformed(error))),
             },
+            Event::BootPacket { bytes } => match Heard::parse(bytes) {
+                Ok(Heard::Client(request)) if self.answers(&request) => {
+                    self.boot_service(&request, &mut actions);
+                }
+                Ok(Heard::Client(_) | Heard::Server { .. } | Heard::Other) => {}
+                Err(error) => actions.push(Action::Report(Report::Malformed(error))),
+            },
             Event::ProbeResult { address, used_by } => {
                 self.probed(now, address, used_by, &mut actions);
             }
@@ -236,14 +290,16 @@ impl Server {
                 // What the client had before may have run out meanwhile.
                 self.expire(now, &mut actions);
             }
-            Event::Timer => {}
+            Event::Timer => self.sweep(now, &mut actions),
         }
         actions
     }
 
     /// When to send [`Event::Timer`], if at all.
     pub fn wake_at(&self) -> Option<SystemTime> {
-        self.addresses.due().map(|(until, _)| until)
+        let due = self.addresses.due().map(|(until, _)| until);
+        let sweep = self.sweeps().then(|| self.sweep.wake_at());
+        due.into_iter().chain(sweep).min()
     }
 
     fn expire(&mut self, now: SystemTime, actions: &mut Vec<Action>) {
@@ -259,7 +315,7 @@ impl Server {
                 State::Probing { client, request } => {
                     self.offer(now, address, client, &request, actions);
                 }
-                State::Offered { .. } | State::Quarantined => self.addresses.free(address),
+                State::Offered { .. } | State::Quarantined { .. } => self.addresses.free(address),
                 State::Leased { lease, writing } => {
                     if let Some(writing) = writing {
                         self.writing.remove(&writing.token);
@@ -279,7 +335,15 @@ impl Server {
     }
 
     fn client(&mut self, now: SystemTime, request: Request, actions: &mut Vec<Action>) {
-        if self.config.known_only && !self.config.known.contains_key(&request.mac) {
+        let answers = self.answers(&request);
+        if request.kind == Kind::Discover && request.firmware.boots() {
+            actions.push(Action::Report(Report::Booting {
+                mac: request.mac,
+                firmware: request.firmware.clone(),
+                ignored: !answers,
+            }));
+        }
+        if !answers {
             return;
         }
         // One subnet: a relay elsewhere asks for an address we do not have.
@@ -289,6 +353,10 @@ impl Server {
         {
             return;
         }
+        match self.config.role {
+            Role::Addresses => {}
+            Role::BootFiles => return self.proxy(&request, actions),
+        }
         match request.kind {
             Kind::Discover => self.discover(now, request, actions),
             Kind::Request => self.request(now, request, actions),
@@ -297,6 +365,11 @@ impl Server {
             Kind::Inform if request.ciaddr.is_unspecified() => {}
             Kind::Inform => actions.push(send(reply::inform(&self.config, &request))),
         }
+    }
+
+    /// Whether this client is answered at all.
+    fn answers(&self, request: &Request) -> bool {
+        !self.config.known_only || self.config.known.contains_key(&request.mac)
     }
 
     fn identify(&self, request: &Request) -> Client {
@@ -316,12 +389,7 @@ impl Server {
 
     /// Whether the address is anybody's to be given.
     fn serves(&self, address: Ipv4Addr) -> bool {
-        self.addresses.in_pool(address)
-            || self
-                .config
-                .known
-                .values()
-                .any(|known| known.address == Some(address))
+        self.addresses.in_pool(address) || self.fixed.contains_key(&address)
     }
 
     fn other_server(&mut self, now: SystemTime, id: Ipv4Addr, actions: &mut Vec<Action>) {
@@ -362,7 +430,7 @@ impl Server {
 fn lease_of(state: &State) -> Option<&Lease> {
     match state {
         State::Leased { lease, .. } | State::Past { lease } => Some(lease),
-        State::Probing { .. } | State::Offered { .. } | State::Quarantined => None,
+        State::Probing { .. } | State::Offered { .. } | State::Quarantined { .. } => None,
     }
 }
 

@@ -45,10 +45,14 @@ impl Server {
                 | State::Offered { .. }
                 | State::Leased { .. }
                 | State::Past { .. }
-                | State::Quarantined,
+                | State::Quarantined { .. },
             )
             | None => {
-                self.probe(now, address, client, request, actions);
+                if self.sweep.is_quiet(address, now) {
+                    self.offer(now, address, client, &request, actions);
+                } else {
+                    self.probe(now, address, client, request, actions);
+                }
             }
         }
     }
@@ -69,15 +73,26 @@ impl Server {
             .filter(|address| self.addresses.in_pool(*address));
         let wished = request
             .wants
-            .filter(|address| self.addresses.is_free(*address));
-        had.or(wished).or_else(|| self.addresses.pick(client))
+            .filter(|address| self.is_free_for(*address, request.mac));
+        had.or(wished)
+            .or_else(|| self.addresses.pick(client, &self.sweep.quiet))
+    }
+
+    /// Whether the address is free, or in use by nobody but this MAC.
+    fn is_free_for(&self, address: Ipv4Addr, mac: Mac) -> bool {
+        self.addresses.is_free(address)
+            || self.addresses.in_pool(address)
+                && matches!(
+                    self.addresses.state(address),
+                    Some(State::Quarantined { by: Some(by) }) if *by == mac
+                )
     }
 
     /// Whether the address could be leased to the client now.
     pub(super) fn may_take(&self, client: &Client, address: Ipv4Addr) -> bool {
         match self.addresses.state(address) {
             None | Some(State::Past { .. }) => true,
-            Some(State::Quarantined) => false,
+            Some(State::Quarantined { .. }) => false,
             Some(
                 state @ (State::Probing { .. } | State::Offered { .. } | State::Leased { .. }),
             ) => state.client() == Some(client),
@@ -91,7 +106,7 @@ impl Server {
         };
         match self.addresses.state(other) {
             Some(State::Probing { .. } | State::Offered { .. }) => self.addresses.free(other),
-            Some(State::Leased { .. } | State::Past { .. } | State::Quarantined) | None => {}
+            Some(State::Leased { .. } | State::Past { .. } | State::Quarantined { .. }) | None => {}
         }
     }
 
@@ -124,9 +139,14 @@ impl Server {
         used_by: Option<Mac>,
         actions: &mut Vec<Action>,
     ) {
-        let Some(State::Probing { client, request }) = self.addresses.state(address).cloned()
-        else {
-            return;
+        let (client, request) = match self.addresses.state(address) {
+            Some(State::Probing { client, request }) => (client.clone(), request.clone()),
+            Some(State::Past { .. }) | None => {
+                return self.overheard(now, address, used_by, actions);
+            }
+            Some(State::Offered { .. } | State::Leased { .. } | State::Quarantined { .. }) => {
+                return;
+            }
         };
         match used_by {
             // The client itself still answers for the address it had.
@@ -136,7 +156,7 @@ impl Server {
                 self.addresses.bind(
                     address,
                     now + self.config.times.quarantine,
-                    State::Quarantined,
+                    State::Quarantined { by: Some(mac) },
                 );
                 actions.push(Action::Report(Report::Conflict {
                     address,
@@ -156,6 +176,7 @@ impl Server {
         request: &Request,
         actions: &mut Vec<Action>,
     ) {
+        self.sweep.used(address, now);
         self.addresses.bind(
             address,
             now + self.config.times.offer,

@@ -21,6 +21,8 @@ pub enum Dest {
     Unicast { ip: Ipv4Addr, mac: Mac },
     /// To the relay, port 67.
     Relay { giaddr: Ipv4Addr },
+    /// To where the packet came from.
+    Back,
 }
 
 /// What a lease's answer says.
@@ -87,6 +89,51 @@ pub(super) fn nak(config: &Config, request: &Request, why: &str) -> (Vec<u8>, De
     (finish(message, request), dest)
 }
 
+/// An offer of a boot file without an address; nothing where there is none for this firmware.
+pub(super) fn proxy_offer(config: &Config, request: &Request) -> Option<(Vec<u8>, Dest)> {
+    let bytes = proxy(MessageType::Offer, config, request)?;
+    // The client has no address that we could know.
+    let dest = match request.giaddr {
+        Some(giaddr) => Dest::Relay { giaddr },
+        None => Dest::Broadcast,
+    };
+    Some((bytes, dest))
+}
+
+/// The same on the boot server's port.
+pub(super) fn proxy_ack(config: &Config, request: &Request) -> Option<(Vec<u8>, Dest)> {
+    Some((proxy(MessageType::Ack, config, request)?, Dest::Back))
+}
+
+fn proxy(kind: MessageType, config: &Config, request: &Request) -> Option<Vec<u8>> {
+    let table = boot_of(config, request);
+    let chosen = table.choose(&request.firmware)?;
+    let mut message = start(kind, config, request);
+    message.set_ciaddr(request.ciaddr);
+    boot(&mut message, table, request);
+    let options = message.opts_mut();
+    match chosen.by {
+        // The class makes it a proxy's answer; without boot servers to choose from, the file is to be taken as it is.
+        By::Tftp | By::Ipxe => {
+            options.insert(O::ClassIdentifier(b"PXEClient".to_vec()));
+            options.insert(O::VendorExtensions(vec![6, 1, 8, 255]));
+        }
+        By::Http => {}
+    }
+    if let Some(uuid) = request.firmware.uuid {
+        let id = std::iter::once(0).chain(uuid).collect();
+        options.insert(O::ClientMachineIdentifier(id));
+    }
+    Some(finish(message, request))
+}
+
+fn boot_of<'a>(config: &'a Config, request: &Request) -> &'a Boot {
+    let known = config.known.get(&request.mac);
+    known
+        .and_then(|known| known.boot.as_ref())
+        .unwrap_or(&config.boot)
+}
+
 fn start(kind: MessageType, config: &Config, request: &Request) -> Message {
     let mut message = packet::blank(Opcode::BootReply, request.xid, request.mac);
     message.set_flags(Flags::new(u16::from(request.flags)));
@@ -131,13 +178,7 @@ fn tell(message: &mut Message, config: &Config, request: &Request, hostname: Opt
     if !ours.ntp.is_empty() && asked(42) {
         options.insert(O::NtpServers(ours.ntp.clone()));
     }
-    boot(
-        message,
-        known
-            .and_then(|known| known.boot.as_ref())
-            .unwrap_or(&config.boot),
-        request,
-    );
+    boot(message, boot_of(config, request), request);
     raw(message, &ours.raw, known);
 }
 

@@ -245,12 +245,238 @@ fn fifty_clients_at_once_get_fifty_addresses_and_none_waits_for_another() {
         }
     }
     assert_eq!(probes, 50);
-    assert_eq!(server.wake_at(), Some(now + Duration::from_millis(50)));
     let offers = sent(&server.handle(now + Duration::from_millis(50), Event::Timer));
     let mut addresses: Vec<_> = offers.iter().map(|(offer, _)| offer.yiaddr()).collect();
     addresses.sort();
     addresses.dedup();
     assert_eq!(addresses.len(), 50);
+}
+
+/// Lets the server ask about its addresses until it is content.
+fn swept(server: &mut Server, mut now: SystemTime) -> (Vec<Ipv4Addr>, SystemTime) {
+    let mut asked = Vec::new();
+    while let Some(at) = server.wake_at()
+        && at <= now + Duration::from_secs(1)
+    {
+        now = now.max(at);
+        for action in server.handle(now, Event::Timer) {
+            if let Action::Probe { address } = action {
+                asked.push(address);
+            }
+        }
+    }
+    (asked, now)
+}
+
+#[test]
+fn after_the_wire_was_asked_nobody_waits_for_an_offer() {
+    let mut server = server(config(200));
+    let (asked, now) = swept(&mut server, start());
+    assert_eq!(asked.len(), 200);
+    assert!(now - Duration::from_millis(200) <= start(), "four rounds");
+    let mut offered = std::collections::BTreeSet::new();
+    for n in 0..200 {
+        let (kind, offer, _) = only(&server.handle(
+            now,
+            Event::Packet {
+                bytes: &discover(mac(n)),
+            },
+        ));
+        assert_eq!(kind, MessageType::Offer);
+        offered.insert(offer.yiaddr());
+    }
+    assert_eq!(offered.len(), 200);
+}
+
+#[test]
+fn silence_is_confirmed_while_nobody_asks_and_forgotten_with_time() {
+    let mut server = server(config(3));
+    let (_, now) = swept(&mut server, start());
+    let (again, later) = swept(&mut server, now + Duration::from_mins(2));
+    assert_eq!(again.len(), 3);
+    // Nobody woke us for an hour: old silence means nothing.
+    let actions = server.handle(
+        later + Duration::from_hours(1),
+        Event::Packet {
+            bytes: &discover(mac(1)),
+        },
+    );
+    assert!(matches!(actions[..], [Action::Probe { .. }]), "{actions:?}");
+}
+
+#[test]
+fn whoever_is_heard_using_a_free_address_keeps_it_and_others_get_another() {
+    let mut server = server(config(2));
+    let (_, now) = swept(&mut server, start());
+    let taken = Ipv4Addr::new(10, 0, 0, 10);
+    let heard = Event::ProbeResult {
+        address: taken,
+        used_by: Some(mac(99)),
+    };
+    assert_eq!(
+        server.handle(now, heard),
+        [Action::Report(Report::Conflict {
+            address: taken,
+            used_by: mac(99)
+        })]
+    );
+    assert_eq!(server.handle(now, heard), [], "told once");
+    let stranger = Event::ProbeResult {
+        address: Ipv4Addr::new(10, 0, 0, 200),
+        used_by: Some(mac(99)),
+    };
+    assert_eq!(server.handle(now, stranger), [], "not ours to give");
+    for n in 1..=2 {
+        let actions = server.handle(
+            now,
+            Event::Packet {
+                bytes: &discover(mac(n)),
+            },
+        );
+        for (message, _) in sent(&actions) {
+            assert_ne!(message.yiaddr(), taken);
+        }
+    }
+    // It has used the address all along: it may go on with a lease for it.
+    let wish = ask(MessageType::Discover, mac(99), |m| {
+        m.opts_mut().insert(O::RequestedIpAddress(taken));
+    });
+    assert_eq!(
+        server.handle(now, Event::Packet { bytes: &wish }),
+        [Action::Probe { address: taken }]
+    );
+}
+
+#[test]
+fn changing_the_configuration_keeps_leases_offers_and_answers_under_way() {
+    let mut world = World::new(config(20));
+    let leased = world.lease(mac(1));
+    let (_, offer, _) = only(&world.send(&discover(mac(2))));
+    let request = select(mac(3), Ipv4Addr::new(10, 0, 0, 12));
+    let actions = world
+        .server
+        .handle(world.now, Event::Packet { bytes: &request });
+    let [Action::Persist { token, .. }] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    let mut wider = config(30);
+    wider.known.insert(mac(1), Known::default());
+    world.server.reconfigure(world.now, wider).unwrap();
+    let actions = world.server.handle(world.now, Event::Persisted { token });
+    assert_eq!(only(&actions).0, MessageType::Ack);
+    let (kind, ack, _) = only(&world.send(&select(mac(2), offer.yiaddr())));
+    assert_eq!((kind, ack.yiaddr()), (MessageType::Ack, offer.yiaddr()));
+    assert_eq!(
+        only(&world.send(&renew(mac(1), leased))).0,
+        MessageType::Ack
+    );
+    // A range that is taken away takes its leases along.
+    let moved = Ipv4Addr::new(10, 0, 0, 100)..=Ipv4Addr::new(10, 0, 0, 110);
+    let moved = Config::new(SERVER, "10.0.0.0/24".parse().unwrap(), vec![moved]);
+    world.server.reconfigure(world.now, moved).unwrap();
+    assert_eq!(world.server.leases(world.now).count(), 0);
+    assert_eq!(
+        only(&world.send(&renew(mac(1), leased))).0,
+        MessageType::Nak
+    );
+}
+
+fn pxe(mac: Mac, class: &str, arch: u16, kind: MessageType) -> Vec<u8> {
+    ask(kind, mac, |m| {
+        m.opts_mut()
+            .insert(O::ClassIdentifier(class.as_bytes().to_vec()));
+        m.opts_mut()
+            .insert(O::ClientSystemArchitecture(arch.into()));
+        m.opts_mut()
+            .insert(O::ClientMachineIdentifier([&[0][..], &[7; 16]].concat()));
+    })
+}
+
+#[test]
+fn beside_another_server_firmware_is_told_what_to_boot_and_given_no_address() {
+    let mut config = config(0);
+    config.pools.clear();
+    config.role = Role::BootFiles;
+    config.boot = Boot::Table(Table {
+        next_server: SERVER,
+        tftp: BTreeMap::from([(7, "snponly.efi".into())]),
+        tftp_default: None,
+        http: BTreeMap::from([(16, "http://10.0.0.1/snponly.efi".into())]),
+        ipxe: None,
+    });
+    let mut server = server(config);
+    assert_eq!(server.wake_at(), None, "there is nothing to ask about");
+    let mut ask_at = |boot_port: bool, bytes: &[u8]| {
+        let event = if boot_port {
+            Event::BootPacket { bytes }
+        } else {
+            Event::Packet { bytes }
+        };
+        let actions = server.handle(start(), event);
+        sent(&actions)
+    };
+    let ours = ask_at(
+        false,
+        &pxe(mac(1), "PXEClient:Arch:00007", 7, MessageType::Discover),
+    );
+    let [(offer, Dest::Broadcast)] = &ours[..] else {
+        panic!("{ours:?}")
+    };
+    assert!(offer.yiaddr().is_unspecified());
+    assert_eq!(packet::file(offer), Some(&b"snponly.efi"[..]));
+    assert_eq!(
+        offer.opts().get(OptionCode::ClassIdentifier),
+        Some(&O::ClassIdentifier(b"PXEClient".to_vec()))
+    );
+    assert_eq!(
+        offer.opts().get(OptionCode::ClientMachineIdentifier),
+        Some(&O::ClientMachineIdentifier([&[0][..], &[7; 16]].concat()))
+    );
+    assert!(offer.opts().get(OptionCode::AddressLeaseTime).is_none());
+    let again = ask_at(
+        true,
+        &pxe(mac(1), "PXEClient:Arch:00007", 7, MessageType::Request),
+    );
+    let [(ack, Dest::Back)] = &again[..] else {
+        panic!("{again:?}")
+    };
+    assert_eq!(ack.opts().msg_type(), Some(MessageType::Ack));
+    let http = ask_at(
+        false,
+        &pxe(mac(1), "HTTPClient:Arch:00016", 16, MessageType::Discover),
+    );
+    assert_eq!(
+        http[0].0.opts().get(OptionCode::ClassIdentifier),
+        Some(&O::ClassIdentifier(b"HTTPClient".to_vec()))
+    );
+    assert!(ask_at(false, &discover(mac(2))).is_empty(), "boots nothing");
+    let request = pxe(mac(1), "PXEClient:Arch:00007", 7, MessageType::Request);
+    assert!(
+        ask_at(false, &request).is_empty(),
+        "the other server's business"
+    );
+}
+
+#[test]
+fn a_machine_that_boots_is_reported_whether_it_is_answered_or_not() {
+    let mut config = config(5);
+    config.known_only = true;
+    config.known.insert(mac(1), Known::default());
+    let mut server = server(config);
+    for (n, expected) in [(1, false), (2, true)] {
+        let bytes = pxe(mac(n), "PXEClient:Arch:00007", 7, MessageType::Discover);
+        let actions = server.handle(start(), Event::Packet { bytes: &bytes });
+        let Action::Report(Report::Booting {
+            mac: who,
+            firmware,
+            ignored,
+        }) = &actions[0]
+        else {
+            panic!("{actions:?}")
+        };
+        assert_eq!((*who, *ignored), (mac(n), expected));
+        assert_eq!(firmware.uuid, Some([7; 16]));
+    }
 }
 
 #[test]
@@ -520,11 +746,10 @@ fn renewing_prolongs_the_lease_and_the_answer_goes_to_the_clients_address() {
 fn a_lease_ends_in_time_and_is_renewed_as_long_as_nobody_else_has_the_address() {
     let mut world = World::new(config(5));
     let address = world.lease(mac(1));
-    world.now = world.server.wake_at().unwrap();
+    let lease = world.server.leases(world.now).next().unwrap().clone();
+    world.now = lease.expires + GRACE;
     let actions = world.server.handle(world.now, Event::Timer);
-    assert!(
-        matches!(&actions[..], [Action::Report(Report::Expired(lease))] if lease.address == address)
-    );
+    assert_eq!(actions[0], Action::Report(Report::Expired(lease)));
     assert_eq!(
         only(&world.send(&renew(mac(1), address))).0,
         MessageType::Ack
@@ -937,6 +1162,9 @@ proptest! {
             };
             seen.watch(now, &actions);
             prop_assert!(server.bound() <= 5);
+            if server.wake_at().is_some_and(|at| at <= now) {
+                seen.watch(now, &server.handle(now, Event::Timer));
+            }
             prop_assert!(server.wake_at().is_none_or(|at| at > now));
         }
     }

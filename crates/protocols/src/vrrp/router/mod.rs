@@ -90,6 +90,8 @@ pub enum Event {
     },
     /// Let another have it: the planned move.
     Resign,
+    /// The planned move is over: want the address again, as if it had never been given up.
+    Reclaim,
     Timer,
 }
 
@@ -178,6 +180,7 @@ impl Router {
             Event::PriorityChanged(priority) => self.reprioritise(now, priority, &mut actions),
             Event::Link { up } => self.link(now, up, &mut actions),
             Event::Resign => self.resign(now, &mut actions),
+            Event::Reclaim => self.reclaim(),
             Event::Timer => self.timer(now, &mut actions),
         }
         actions
@@ -496,6 +499,14 @@ impl Router {
             patience: Patience::Yielded(None),
         };
         self.leave(yielded, Why::Resigned, actions);
+    }
+
+    fn reclaim(&mut self) {
+        if let State::Backup { patience, .. } = &mut self.state
+            && let Patience::Yielded(_) = patience
+        {
+            *patience = Patience::Fresh;
+        }
     }
 
     /// Gives up whatever part was played; others need not wait for silence.

@@ -280,6 +280,24 @@ fn a_resigned_router_does_not_take_the_address_back_from_a_lesser_one() {
 }
 
 #[test]
+fn a_resigned_router_may_reclaim_the_address_from_a_lesser_one() {
+    let mut bench = Bench::active(config(100));
+    bench.give(Event::Resign);
+    bench.now += ms(100);
+    bench.hear(node(11), 50);
+    bench.give(Event::Reclaim);
+    for _ in 0..50 {
+        bench.now += ms(100);
+        bench.hear(node(11), 50);
+        bench.give(Event::Timer);
+        if bench.role() == Role::Candidate {
+            return;
+        }
+    }
+    panic!("it never stood again");
+}
+
+#[test]
 fn a_failed_required_check_gives_the_address_up_and_a_recovery_waits_its_turn() {
     let mut bench = Bench::active(config(100));
     let actions = bench.give(Event::PriorityChanged(None));

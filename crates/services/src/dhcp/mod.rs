@@ -1,23 +1,35 @@
-//! The DHCP server on real sockets: one task that owns the machine.
+//! A DHCP server on one link: one task that owns the machine, its sockets and its file of leases.
+//!
+//! ```text
+//!   link ── UDP 67, 4011 ─▶ run ─▶ Server::handle ─▶ frames, ARP probes ──▶ link
+//!    ├───── ARP ───────────▶ │                     ─▶ store: on disk, then the answer
+//!    └───── others' offers ▶ │ ◀─ changes           ─▶ reports
+//! ```
+
+mod arp;
+mod store;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use linux::frame::Datagram;
 use linux::netlink::Netlink;
 use linux::packet::{self, ETHERTYPE_ARP, Listen, Socket};
 use model::Mac;
-use protocols::dhcp::server::{Action, Dest, Event, Report, Server};
+use protocols::dhcp::server::{
+    Action, BOOT_PORT, Config as Decisions, ConfigError, Dest, Event, Lease, Report, Role, Server,
+};
 use protocols::dhcp::{CLIENT_PORT, SERVER_PORT};
 use tokio::net::UdpSocket;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, error, info, trace, warn};
 
-use super::book::Book;
-use super::store::{Done, Store};
-use super::{Config, Error, arp};
+pub use self::store::Error as StoreError;
+use self::store::{Done, Store};
+use crate::holder::{self, Transport};
 
 /// Larger than any DHCP packet that comes unfragmented.
 const BUFFER: usize = 2048;
@@ -30,6 +42,55 @@ const MAX_ERRORS: u32 = 20;
 const ERROR_PAUSE: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_hours(1);
 
+/// Changes of the configuration that may wait.
+const CHANGES: usize = 4;
+
+/// What is served where.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The link, with the server's address on it.
+    pub link: String,
+    pub dhcp: Decisions,
+    /// The file that leases are kept in.
+    pub leases: PathBuf,
+}
+
+/// Why a server cannot be started, or went.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the DHCP configuration cannot be served")]
+    Config(#[source] ConfigError),
+    #[error("could not use the file of leases")]
+    Store(#[source] StoreError),
+    #[error("could not look up link {link}")]
+    Link {
+        link: String,
+        source: linux::netlink::Error,
+    },
+    #[error("link {link} has no Ethernet address")]
+    NotEthernet { link: String },
+    #[error("could not open a packet socket on {link}")]
+    Packets {
+        link: String,
+        source: linux::packet::Error,
+    },
+    #[error("could not listen on UDP port {port} of {link}{}", held(by.as_deref()))]
+    Listen {
+        link: String,
+        port: u16,
+        /// The program that has the port.
+        by: Option<String>,
+        source: io::Error,
+    },
+    #[error("link {link} is gone")]
+    Gone { link: String, source: io::Error },
+}
+
+fn held(by: Option<&str>) -> String {
+    by.map(|by| format!(", which {by} holds"))
+        .unwrap_or_default()
+}
+
 /// A server with its sockets and its file.
 pub struct Shell {
     server: Server,
@@ -38,17 +99,29 @@ pub struct Shell {
     mac: (Mac, Instant),
     /// Requests come in here, and answers for relays go out.
     udp: UdpSocket,
+    /// Firmware asks its boot server here, beside another DHCP server.
+    boot: Option<UdpSocket>,
+    /// What other servers say to everyone.
+    others: Option<UdpSocket>,
     /// Answers for clients: frames, because clients do not answer ARP yet.
     frames: Socket,
     arp: Socket,
     store: Store,
-    book: Book,
+    changes: (mpsc::Sender<Decisions>, mpsc::Receiver<Decisions>),
+}
+
+impl std::fmt::Debug for Shell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shell on {}", self.link)
+    }
 }
 
 /// What woke the shell.
 enum Woken {
     Packet(usize),
+    Boot(usize, SocketAddr),
     Arp(usize),
+    Change(Box<Decisions>),
     Stored(Option<Done>),
     Timer,
     Stop,
@@ -56,7 +129,8 @@ enum Woken {
 }
 
 impl Shell {
-    pub async fn bind(config: &Config, book: Book) -> Result<Self, Error> {
+    /// Opens sockets and the file of leases in the caller's network namespace.
+    pub async fn bind(config: Config) -> Result<Self, Error> {
         let link = config.link.clone();
         let netlink = Netlink::connect().map_err(|source| Error::Link {
             link: link.clone(),
@@ -80,10 +154,20 @@ impl Shell {
             })
         };
         let (frames, arp) = (open(Listen::No)?, open(Listen::EtherType(ETHERTYPE_ARP))?);
-        let udp = listen(&link).map_err(|source| Error::Listen {
-            what: format!("port {SERVER_PORT} of {link}"),
-            source,
-        })?;
+        let bound = |port: u16| {
+            listen(&link, Ipv4Addr::UNSPECIFIED, port).map_err(|source| Error::Listen {
+                link: link.clone(),
+                port,
+                by: holder::of(Transport::Udp, port),
+                source,
+            })
+        };
+        let udp = bound(SERVER_PORT)?;
+        let (boot, others) = match config.dhcp.role {
+            // Only what goes to everyone: a client on this machine keeps what is for it alone.
+            Role::Addresses => (None, listen(&link, Ipv4Addr::BROADCAST, CLIENT_PORT).ok()),
+            Role::BootFiles => (Some(bound(BOOT_PORT)?), None),
+        };
 
         let path = config.leases.clone();
         let opened = tokio::task::spawn_blocking(move || Store::open(&path))
@@ -92,25 +176,38 @@ impl Shell {
         let (store, leases) = opened.map_err(Error::Store)?;
         let now = SystemTime::now();
         let server = Server::restore(now, config.dhcp.clone(), leases).map_err(Error::Config)?;
-        for lease in server.leases(now) {
-            book.leased(lease);
-        }
-        info!(link, server = %config.dhcp.server_id, leases = server.leases(now).count(), "the site's DHCP listens");
+        info!(link, server = %config.dhcp.server_id, leases = server.leases(now).count(), "DHCP listens");
         Ok(Self {
             server,
             link,
             netlink,
             mac: (mac, Instant::now()),
             udp,
+            boot,
+            others,
             frames,
             arp,
             store,
-            book,
+            changes: mpsc::channel(CHANGES),
         })
     }
 
-    /// Serves until told to stop, or until the link is gone.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+    /// Leases that hold now.
+    pub fn leases(&self) -> Vec<Lease> {
+        self.server.leases(SystemTime::now()).cloned().collect()
+    }
+
+    /// Takes new configurations while the server runs; leases stay. The role cannot change.
+    pub fn changes(&self) -> mpsc::Sender<Decisions> {
+        self.changes.0.clone()
+    }
+
+    /// Serves until told to stop, or until the link is gone. `told` must not block.
+    pub async fn run(
+        mut self,
+        mut stop: watch::Receiver<bool>,
+        mut told: impl FnMut(Report),
+    ) -> Result<(), Error> {
         let mut packet = [0; BUFFER];
         let mut frame = [0; BUFFER];
         let mut errors = 0;
@@ -120,6 +217,18 @@ impl Shell {
                 Woken::Packet(length) => Event::Packet {
                     bytes: &packet[..length],
                 },
+                Woken::Boot(length, from) => {
+                    let bytes = &packet[..length];
+                    let actions = self
+                        .server
+                        .handle(SystemTime::now(), Event::BootPacket { bytes });
+                    self.act(actions, Some(from), &mut told).await;
+                    continue;
+                }
+                Woken::Change(decisions) => {
+                    self.change(*decisions);
+                    continue;
+                }
                 Woken::Arp(length) => match arp::claim(&frame[..length]) {
                     Some((address, mac)) => Event::ProbeResult {
                         address,
@@ -138,8 +247,8 @@ impl Shell {
                 Woken::Trouble(source) => {
                     errors += 1;
                     if errors > MAX_ERRORS {
-                        return Err(Error::Listen {
-                            what: self.link,
+                        return Err(Error::Gone {
+                            link: self.link,
                             source,
                         });
                     }
@@ -150,7 +259,7 @@ impl Shell {
             };
             errors = 0;
             let actions = self.server.handle(SystemTime::now(), event);
-            self.act(actions).await;
+            self.act(actions, None, &mut told).await;
         }
         let store = self.store;
         tokio::task::spawn_blocking(move || store.close())
@@ -165,6 +274,8 @@ impl Shell {
         packet: &mut [u8],
         frame: &mut [u8],
     ) -> Woken {
+        // Packets are large enough for one buffer; only one branch wins, and the others have read nothing.
+        let (mut boot, mut foreign) = ([0; BUFFER], [0; BUFFER]);
         let left = self
             .server
             .wake_at()
@@ -176,6 +287,21 @@ impl Shell {
                 Ok((length, _)) => Woken::Packet(length),
                 Err(error) => Woken::Trouble(error),
             },
+            received = receive(self.boot.as_ref(), &mut boot) => match received {
+                Ok((length, from)) => {
+                    packet[..length].copy_from_slice(&boot[..length]);
+                    Woken::Boot(length, from)
+                }
+                Err(error) => Woken::Trouble(error),
+            },
+            received = receive(self.others.as_ref(), &mut foreign) => match received {
+                Ok((length, _)) => {
+                    packet[..length].copy_from_slice(&foreign[..length]);
+                    Woken::Packet(length)
+                }
+                Err(error) => Woken::Trouble(error),
+            },
+            Some(decisions) = self.changes.1.recv() => Woken::Change(Box::new(decisions)),
             received = self.arp.receive(frame) => match received {
                 Ok(received) if received.outgoing => Woken::Arp(0),
                 Ok(received) => Woken::Arp(received.len),
@@ -186,7 +312,26 @@ impl Shell {
         }
     }
 
-    async fn act(&mut self, actions: Vec<Action>) {
+    fn change(&mut self, decisions: Decisions) {
+        if decisions.role != self.server.config().role {
+            warn!(
+                link = self.link,
+                "the role of the DHCP server cannot change while it runs"
+            );
+            return;
+        }
+        if let Err(error) = self.server.reconfigure(SystemTime::now(), decisions) {
+            error!(link = self.link, %error, "the DHCP configuration stays as it was");
+        }
+    }
+
+    /// `from` is where a packet came from that may be answered there.
+    async fn act(
+        &mut self,
+        actions: Vec<Action>,
+        from: Option<SocketAddr>,
+        told: &mut impl FnMut(Report),
+    ) {
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
             match action {
@@ -206,16 +351,26 @@ impl Shell {
                         );
                     }
                 }
-                Action::Send { bytes, dest } => self.send(&bytes, dest).await,
-                Action::Report(report) => self.report(report),
+                Action::Send { bytes, dest } => self.send(&bytes, dest, from).await,
+                Action::Report(report) => {
+                    self.log(&report);
+                    told(report);
+                }
             }
         }
     }
 
-    async fn send(&mut self, bytes: &[u8], dest: Dest) {
+    async fn send(&mut self, bytes: &[u8], dest: Dest, from: Option<SocketAddr>) {
         let (ip, mac) = match dest {
             Dest::Broadcast => (Ipv4Addr::BROADCAST, Mac::BROADCAST),
             Dest::Unicast { ip, mac } => (ip, mac),
+            Dest::Back => {
+                let (Some(boot), Some(from)) = (&self.boot, from) else {
+                    return;
+                };
+                let sent = timeout(SEND_WITHIN, boot.send_to(bytes, from)).await;
+                return trace!(link = self.link, %from, ?sent, "answer of the boot server");
+            }
             Dest::Relay { giaddr } => {
                 let sent =
                     timeout(SEND_WITHIN, self.udp.send_to(bytes, (giaddr, SERVER_PORT))).await;
@@ -260,30 +415,33 @@ impl Shell {
         mac
     }
 
-    fn report(&self, report: Report) {
+    fn log(&self, report: &Report) {
         let link = &self.link;
         match report {
             Report::Leased(lease) => {
                 info!(link, mac = %lease.mac, address = %lease.address, name = lease.hostname, "leased");
-                self.book.leased(&lease);
             }
             Report::Released(lease) => {
                 info!(link, mac = %lease.mac, address = %lease.address, "released");
-                self.book.ended(&lease);
             }
             Report::Expired(lease) => {
                 info!(link, mac = %lease.mac, address = %lease.address, "lease ran out");
-                self.book.ended(&lease);
             }
             Report::Declined { address, mac } => {
                 warn!(link, %mac, %address, "a client found its address in use");
-                self.book.forget(address);
             }
             Report::Conflict { address, used_by } => {
                 warn!(link, %address, mac = %used_by, "an address of the pool is in use");
             }
             Report::Refused { mac, address, why } => info!(link, %mac, %address, why, "refused"),
             Report::PoolExhausted { mac } => warn!(link, %mac, "no address is left"),
+            Report::Booting {
+                mac,
+                firmware,
+                ignored,
+            } => {
+                debug!(link, %mac, arch = firmware.arch, ipxe = firmware.ipxe, ignored, "boots from the network");
+            }
             Report::OtherServer { id } => {
                 warn!(link, server = %id, "another DHCP server is on this link");
             }
@@ -292,15 +450,25 @@ impl Shell {
     }
 }
 
-fn listen(link: &str) -> io::Result<UdpSocket> {
+async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    match socket {
+        Some(socket) => socket.recv_from(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn listen(link: &str, address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     let socket = socket2::Socket::new(
         socket2::Domain::IPV4,
         socket2::Type::DGRAM.nonblocking(),
         Some(socket2::Protocol::UDP),
     )?;
-    socket.set_reuse_address(true)?;
+    // Clients on this machine have the clients' port too.
+    socket.set_reuse_address(port == CLIENT_PORT)?;
     socket.set_broadcast(true)?;
+    // A rack that is switched on at once fits.
+    _ = socket.set_recv_buffer_size(1 << 20);
     socket.bind_device(Some(link.as_bytes()))?;
-    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())?;
+    socket.bind(&SocketAddrV4::new(address, port).into())?;
     UdpSocket::from_std(socket.into())
 }

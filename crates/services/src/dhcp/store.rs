@@ -74,7 +74,7 @@ impl Store {
         let (writes, queue) = mpsc::channel(QUEUE);
         let (tell, done) = mpsc::channel(QUEUE);
         let thread = thread::Builder::new()
-            .name("site-leases".into())
+            .name("leases".into())
             .spawn(move || work(&database, queue, &tell))
             .map_err(|source| Error::Thread {
                 path: path.to_owned(),

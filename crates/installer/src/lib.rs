@@ -1,0 +1,13 @@
+//! The install directory: keys made once, files rendered stage by stage, nothing of a person's overwritten.
+//!
+//! ```text
+//! install-config.yaml ─▶ plan ─▶ manifests/ ─▶ *.ign hosts/ auth/ tls/ metadata.json
+//!                          ▲
+//!        .plinth_install_state.json   identity, keys, tokens, and what was written last
+//! ```
+
+pub mod dir;
+pub mod pki;
+mod state;
+
+pub use dir::{Dir, Error, Outcome, Stage};

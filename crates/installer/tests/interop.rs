@@ -1,0 +1,189 @@
+//! What we render, judged by strangers: Ignition's own validator and OpenSSL.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use installer::{Dir, Stage};
+use plan::assets::Binary;
+use plan::install_config::Facts;
+use time::OffsetDateTime;
+
+const EXAMPLES: [&str; 6] = [
+    "pxe",
+    "virtual-media",
+    "dual-stack",
+    "compact",
+    "single-node",
+    "static-bonds-vlans",
+];
+
+fn created(example: &str) -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../examples/{example}.yaml"));
+    std::fs::copy(source, temp.path().join("install-config.yaml")).unwrap();
+    let binary = Binary {
+        sha256: "0".repeat(64),
+        bootstrap_url: Some("http://192.0.2.1/plinth".into()),
+    };
+    let dir = Dir::new(temp.path());
+    dir.create(
+        Stage::IgnitionConfigs,
+        &Facts::default(),
+        &binary,
+        OffsetDateTime::now_utc(),
+    )
+    .unwrap();
+    temp
+}
+
+/// Runs a program that must be there and must be content.
+fn content(command: &mut Command) -> String {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{name} is needed (cargo xtask deps installs it): {error}"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
+
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn ignition_validate_accepts_every_config_and_those_inside() {
+    for example in EXAMPLES {
+        let temp = created(example);
+        let mut configs = files(temp.path(), ".ign");
+        // What mcs will serve is inside the bootstrap's config.
+        let bootstrap: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(temp.path().join("bootstrap.ign")).unwrap())
+                .unwrap();
+        for (at, file) in bootstrap["storage"]["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .enumerate()
+        {
+            if !file["path"].as_str().unwrap().contains("/mcs/") {
+                continue;
+            }
+            let inner = temp.path().join(format!("inner-{at}.ign"));
+            let encoded = temp.path().join("encoded");
+            let data = file["contents"]["source"]
+                .as_str()
+                .unwrap()
+                .strip_prefix("data:;base64,")
+                .unwrap();
+            std::fs::write(&encoded, data).unwrap();
+            let decoded = Command::new("base64")
+                .arg("-d")
+                .arg(&encoded)
+                .output()
+                .unwrap();
+            std::fs::write(&inner, decoded.stdout).unwrap();
+            configs.push(inner);
+        }
+        assert!(configs.len() >= 5, "{example}: {configs:?}");
+        for config in configs {
+            content(Command::new("ignition-validate").arg(&config));
+        }
+    }
+}
+
+#[test]
+fn openssl_verifies_every_chain_purpose_and_name() {
+    let temp = created("dual-stack");
+    let tls = temp.path().join("tls");
+    for (leaf, ca, purpose) in [
+        ("apiserver", "kube-ca", "sslserver"),
+        ("mcs", "root-ca", "sslserver"),
+        ("ironic", "root-ca", "sslserver"),
+        ("admin", "kube-ca", "sslclient"),
+        ("bootstrap", "kube-ca", "sslclient"),
+        ("node-bootstrapper", "kube-ca", "sslclient"),
+        ("controller-manager", "kube-ca", "sslclient"),
+        ("scheduler", "kube-ca", "sslclient"),
+        ("metal3", "kube-ca", "sslclient"),
+        ("apiserver-kubelet-client", "kube-ca", "sslclient"),
+        ("front-proxy-client", "front-proxy-ca", "sslclient"),
+        ("etcd-client", "etcd-ca", "sslclient"),
+        ("etcd-master-0", "etcd-ca", "sslserver"),
+        ("etcd-master-2", "etcd-ca", "sslclient"),
+    ] {
+        content(
+            Command::new("openssl")
+                .args(["verify", "-x509_strict", "-purpose", purpose, "-CAfile"])
+                .arg(tls.join(format!("{ca}.crt")))
+                .arg(tls.join(format!("{leaf}.crt"))),
+        );
+        let key = |args: &[&str], file: &str| {
+            content(
+                Command::new("openssl")
+                    .args(args)
+                    .arg("-in")
+                    .arg(tls.join(file)),
+            )
+        };
+        let of_certificate = key(&["x509", "-noout", "-pubkey"], &format!("{leaf}.crt"));
+        let of_key = key(&["pkey", "-pubout"], &format!("{leaf}.key"));
+        assert_eq!(of_certificate, of_key, "{leaf}");
+    }
+    for name in [
+        "api.dual.example.com",
+        "api-int.dual.example.com",
+        "kubernetes.default.svc",
+        "master-1",
+        "master-1.dual.example.com",
+    ] {
+        check(&tls, "apiserver", &["-checkhost", name]);
+    }
+    for address in [
+        "192.0.2.5",
+        "2001:db8:0:1::5",
+        "172.30.0.1",
+        "fd02::1",
+        "127.0.0.1",
+    ] {
+        check(&tls, "apiserver", &["-checkip", address]);
+    }
+    check(&tls, "mcs", &["-checkip", "192.0.2.5"]);
+    check(&tls, "mcs", &["-checkhost", "api-int.dual.example.com"]);
+    // Rotation has time: a leaf lives for most of a year yet, the bootstrap's for less than two days.
+    content(
+        Command::new("openssl")
+            .args(["x509", "-noout", "-checkend", "30000000", "-in"])
+            .arg(tls.join("apiserver.crt")),
+    );
+    let soon = Command::new("openssl")
+        .args(["x509", "-noout", "-checkend", "172800", "-in"])
+        .arg(tls.join("bootstrap.crt"))
+        .output()
+        .unwrap();
+    assert!(!soon.status.success());
+}
+
+fn check(tls: &Path, certificate: &str, what: &[&str]) {
+    let said = content(
+        Command::new("openssl")
+            .args(["x509", "-noout"])
+            .args(what)
+            .arg("-in")
+            .arg(tls.join(format!("{certificate}.crt"))),
+    );
+    assert!(said.contains("does match certificate"), "{what:?}: {said}");
+}

@@ -1,0 +1,214 @@
+//! The running service: its listener, its connections, its signals.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, error, info, warn};
+
+use crate::config::{self, Config};
+use crate::ledger::{self, Ledger};
+use crate::route::{self, Peer, Service};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    #[error("could not open what is known of used tokens")]
+    Ledger(#[from] ledger::Error),
+    #[error("could not listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("{path} is not a PEM file of what it should hold")]
+    Pem {
+        path: PathBuf,
+        source: rustls::pki_types::pem::Error,
+    },
+    #[error("certificate and key do not make a TLS server")]
+    Tls(#[source] rustls::Error),
+    #[error("could not watch for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT; SIGHUP reads the configuration and the certificate anew.
+pub async fn run(path: &Path) -> Result<(), Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut end = signal(SignalKind::terminate()).map_err(Error::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
+    let mut reload = signal(SignalKind::hangup()).map_err(Error::Signals)?;
+    let server = Server::open(Config::load(path)?)?;
+    let config = server.config();
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| Error::Listen {
+            address: config.listen,
+            source,
+        })?;
+    tell_systemd("READY=1");
+    info!(address = %config.listen, pools = config.pools.len(), hosts = config.hosts.len(), "serving");
+    let stop = async {
+        loop {
+            tokio::select! {
+                _ = end.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = reload.recv() => match Config::load(path).map_err(Error::from).and_then(|config| server.reload(config)) {
+                    Ok(()) => info!("the configuration was read anew; the address needs a restart"),
+                    Err(error) => error!(error = model::chain(&error), "reload; all stays as it was"),
+                }
+            }
+        }
+    };
+    server.serve(listener, stop).await;
+    tell_systemd("STOPPING=1");
+    info!("stopped");
+    Ok(())
+}
+
+pub struct Server {
+    service: Arc<Service>,
+    tls: RwLock<Arc<ServerConfig>>,
+}
+
+const MOST_CONNECTIONS: usize = 1024;
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const HEADER_TIME: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Server {
+    pub fn open(config: Config) -> Result<Self, Error> {
+        let tls = RwLock::new(tls(&config)?);
+        let ledger = Mutex::new(Ledger::open(&config.state)?);
+        let service = Arc::new(Service {
+            config: RwLock::new(Arc::new(config)),
+            ledger,
+        });
+        Ok(Self { service, tls })
+    }
+
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(
+            &self
+                .service
+                .config
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    fn reload(&self, config: Config) -> Result<(), Error> {
+        let tls = tls(&config)?;
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        *self
+            .service
+            .config
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        Ok(())
+    }
+
+    /// The routes, for those who bring their own connections; requests need the extension `Peer`.
+    pub fn router(&self) -> Router {
+        route::app(Arc::clone(&self.service))
+    }
+
+    /// Serves until `stop`, and then until the requests in progress are answered or out of time.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let app = self.router();
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let grace = GracefulShutdown::new();
+        tokio::pin!(stop);
+        loop {
+            let place = Arc::clone(&places).acquire_owned();
+            let (place, accepted) = tokio::select! {
+                () = &mut stop => break,
+                accepted = async { (place.await, listener.accept().await) } => accepted,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let acceptor = TlsAcceptor::from(Arc::clone(
+                &self.tls.read().unwrap_or_else(PoisonError::into_inner),
+            ));
+            let app = app.clone().layer(Extension(Peer(peer)));
+            let watcher = grace.watcher();
+            tokio::spawn(async move {
+                let _place = place;
+                match tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let connection = http1::Builder::new()
+                            .timer(TokioTimer::new())
+                            .header_read_timeout(HEADER_TIME)
+                            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+                        if let Err(error) = watcher.watch(connection).await {
+                            debug!(%peer, %error, "connection");
+                        }
+                    }
+                    Ok(Err(error)) => debug!(%peer, %error, "TLS handshake"),
+                    Err(_) => debug!(%peer, "TLS handshake took too long"),
+                }
+            });
+        }
+        drop(listener);
+        if tokio::time::timeout(GRACE, grace.shutdown()).await.is_err() {
+            warn!("some clients did not finish in time");
+        }
+    }
+}
+
+fn tls(config: &Config) -> Result<Arc<ServerConfig>, Error> {
+    let bad = |path: &PathBuf| {
+        let path = path.clone();
+        move |source| Error::Pem { path, source }
+    };
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(&config.certificate)
+        .and_then(Iterator::collect)
+        .map_err(bad(&config.certificate))?;
+    let key = PrivateKeyDer::from_pem_file(&config.key).map_err(bad(&config.key))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let made = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(certificates, key)
+        })
+        .map_err(Error::Tls)?;
+    Ok(Arc::new(made))
+}
+
+/// Says how far we are to a service manager that wants to know.
+fn tell_systemd(news: &str) {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let told = address
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(news.as_bytes(), &address));
+    if let Err(error) = told {
+        warn!(%error, "could not tell the service manager");
+    }
+}

@@ -1,0 +1,226 @@
+//! One direction of one connection: bytes from a socket to a socket.
+//!
+//! A little is copied through one buffer that all connections share; a lot goes through a borrowed pipe
+//! without a copy. An idle connection owns neither.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use linux::splice::Pipe;
+
+/// What is copied at once; a read that fills it is the start of a lot.
+const CHUNK: usize = 16 * 1024;
+/// What goes through a pipe at once.
+const PIPE: usize = 1024 * 1024;
+/// Pipes kept for later.
+const SPARE: usize = 16;
+/// Pipes in use at once; beyond, bytes are copied.
+const PIPES: usize = 256;
+/// Turns before others have theirs.
+const TURNS: usize = 16;
+
+/// What the connections of one thread share.
+pub struct Tools {
+    buffer: Box<[u8]>,
+    spare: Vec<Pipe>,
+    lent: usize,
+}
+
+#[derive(Debug, Default)]
+pub struct Flow {
+    pub readable: bool,
+    /// The sender has said that it sends no more; there may be bytes before that.
+    pub ending: bool,
+    pub writable: bool,
+    ended: bool,
+    bulk: bool,
+    pending: Option<Pending>,
+    pub bytes: u64,
+}
+
+/// Read, and not written yet.
+#[derive(Debug)]
+enum Pending {
+    Bytes { bytes: Box<[u8]>, from: usize },
+    Piped { pipe: Pipe, len: usize },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// For the sockets.
+    Waits,
+    /// It was long enough for one turn.
+    Again,
+    /// Everything is through, and so is the end.
+    Ended,
+}
+
+impl Tools {
+    pub fn new() -> Self {
+        Self {
+            buffer: vec![0; CHUNK].into_boxed_slice(),
+            spare: Vec::new(),
+            lent: 0,
+        }
+    }
+
+    fn borrow(&mut self) -> Option<Pipe> {
+        if self.lent >= PIPES {
+            return None;
+        }
+        let pipe = self.spare.pop().or_else(|| Pipe::new(PIPE).ok())?;
+        self.lent += 1;
+        Some(pipe)
+    }
+
+    /// An empty one only.
+    fn give_back(&mut self, pipe: Pipe) {
+        self.lent -= 1;
+        if self.spare.len() < SPARE {
+            self.spare.push(pipe);
+        }
+    }
+
+    /// When a connection breaks, its pipe goes with what is in it.
+    pub fn discard(&mut self, flow: &Flow) {
+        if let Some(Pending::Piped { .. }) = flow.pending {
+            self.lent -= 1;
+        }
+    }
+}
+
+impl Flow {
+    /// Goes before everything else.
+    pub fn prepend(&mut self, bytes: Vec<u8>) {
+        self.pending = Some(Pending::Bytes {
+            bytes: bytes.into_boxed_slice(),
+            from: 0,
+        });
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.ended && self.pending.is_none()
+    }
+
+    /// As far as the sockets allow.
+    pub fn pump(
+        &mut self,
+        from: &TcpStream,
+        to: &TcpStream,
+        tools: &mut Tools,
+    ) -> io::Result<Step> {
+        for _ in 0..TURNS {
+            if !self.flush(to, tools)? {
+                return Ok(Step::Waits);
+            }
+            if self.ended {
+                return Ok(Step::Ended);
+            }
+            if !self.readable || !self.writable {
+                return Ok(Step::Waits);
+            }
+            match self.bulk.then(|| tools.borrow()).flatten() {
+                Some(pipe) => self.splice(from, pipe, tools)?,
+                None => self.copy(from, to, tools)?,
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    /// True if nothing is pending.
+    fn flush(&mut self, to: &TcpStream, tools: &mut Tools) -> io::Result<bool> {
+        while let Some(pending) = &mut self.pending {
+            if !self.writable {
+                return Ok(false);
+            }
+            let written = match pending {
+                Pending::Bytes { bytes, from } => (&*to).write(&bytes[*from..]),
+                Pending::Piped { pipe, len } => pipe.drain(to, *len),
+            };
+            let written = match written {
+                Ok(written) => written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            };
+            let over = match pending {
+                Pending::Bytes { bytes, from } => {
+                    *from += written;
+                    *from >= bytes.len()
+                }
+                Pending::Piped { len, .. } => {
+                    *len -= written.min(*len);
+                    *len == 0
+                }
+            };
+            if over && let Some(Pending::Piped { pipe, .. }) = self.pending.take() {
+                tools.give_back(pipe);
+            }
+        }
+        Ok(true)
+    }
+
+    fn splice(&mut self, from: &TcpStream, pipe: Pipe, tools: &mut Tools) -> io::Result<()> {
+        match pipe.fill(from) {
+            Ok(0) => {
+                self.ended = true;
+                tools.give_back(pipe);
+            }
+            Ok(len) => {
+                self.bytes += len as u64;
+                self.bulk = len >= CHUNK;
+                self.pending = Some(Pending::Piped { pipe, len });
+            }
+            Err(error) => {
+                tools.give_back(pipe);
+                match error.kind() {
+                    ErrorKind::WouldBlock => (self.readable, self.bulk) = (false, false),
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: &TcpStream, to: &TcpStream, tools: &mut Tools) -> io::Result<()> {
+        let len = match (&*from).read(&mut tools.buffer) {
+            Ok(0) => {
+                self.ended = true;
+                return Ok(());
+            }
+            Ok(len) => len,
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::WouldBlock => self.readable = false,
+                    ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                }
+                return Ok(());
+            }
+        };
+        self.bytes += len as u64;
+        self.bulk = len == tools.buffer.len();
+        // A short read has emptied the socket; what comes later is told (epoll(7), questions 9).
+        self.readable = self.bulk || self.ending;
+        let written = match (&*to).write(&tools.buffer[..len]) {
+            Ok(written) => written,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                0
+            }
+            Err(error) => return Err(error),
+        };
+        if written < len {
+            self.pending = Some(Pending::Bytes {
+                bytes: tools.buffer[written..len].into(),
+                from: 0,
+            });
+        }
+        Ok(())
+    }
+}

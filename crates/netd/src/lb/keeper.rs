@@ -1,0 +1,127 @@
+//! Which backends a listener has, and one look after another at each of them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use protocols::balance::Outcome;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
+
+use super::look::Looker;
+use super::{Command, Control};
+use crate::config::{Listener, LookAt};
+use crate::members::Members;
+
+/// Between two tries to get ready for looking.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Until the listener is removed or changed.
+pub async fn keep(
+    listener: Listener,
+    mut members: watch::Receiver<Members>,
+    mut wanted: watch::Receiver<Vec<Listener>>,
+    control: Control,
+) {
+    let mut looks = JoinSet::new();
+    let mut running: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
+    loop {
+        let backends = backends(&listener, &members.borrow_and_update());
+        running.retain(|address, look| {
+            let stays = backends.contains_key(address);
+            if !stays {
+                look.abort();
+            }
+            stays
+        });
+        control.send(Command::Backends {
+            listener: listener.name.clone(),
+            members: backends.clone(),
+        });
+        if let Some(look) = &listener.look {
+            for address in backends.keys() {
+                running.entry(*address).or_insert_with(|| {
+                    let name = listener.name.clone();
+                    looks.spawn(repeat(name, *address, look.clone(), control.clone()))
+                });
+            }
+        }
+        tokio::select! {
+            () = changed(&mut members) => {}
+            () = unwanted(&mut wanted, &listener) => return,
+        }
+    }
+}
+
+/// If nobody will ever tell of other members, those we have stay.
+async fn changed(members: &mut watch::Receiver<Members>) {
+    if members.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn unwanted(wanted: &mut watch::Receiver<Vec<Listener>>, listener: &Listener) {
+    let _ = wanted.wait_for(|wanted| !wanted.contains(listener)).await;
+}
+
+/// The written ones, and the members that the listener asks for. The written name wins.
+fn backends(listener: &Listener, members: &Members) -> BTreeMap<SocketAddr, String> {
+    let mut backends = BTreeMap::new();
+    if let Some(from) = &listener.members {
+        let like = listener.listen.first();
+        for member in members.values() {
+            if from.control_plane && !member.control_plane {
+                continue;
+            }
+            // One address per member: of the listener's family if it has one.
+            let same = |address: &&std::net::IpAddr| {
+                like.is_none_or(|like| like.is_ipv4() == address.is_ipv4())
+            };
+            let address = member.addresses.iter().find(same);
+            if let Some(address) = address.or(member.addresses.first()) {
+                backends.insert(SocketAddr::new(*address, from.port), member.name.clone());
+            }
+        }
+    }
+    for (name, address) in &listener.backends {
+        backends.insert(*address, name.clone());
+    }
+    backends
+}
+
+async fn repeat(listener: String, address: SocketAddr, look: LookAt, control: Control) {
+    let looker = prepared(&listener, address, &look).await;
+    let mut beat = tokio::time::interval(look.interval);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        let outcome = match tokio::time::timeout(look.timeout, looker.look()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Dead,
+        };
+        let listener = listener.clone();
+        control.send(Command::Checked {
+            listener,
+            address,
+            outcome,
+        });
+    }
+}
+
+/// What is missing (the authority's file, say) may come while the cluster is being made.
+async fn prepared(listener: &str, address: SocketAddr, look: &LookAt) -> Looker {
+    let mut told = String::new();
+    loop {
+        match Looker::new(look, address) {
+            Ok(looker) => return looker,
+            Err(error) => {
+                if told != error.to_string() {
+                    told = error.to_string();
+                    tracing::error!(listener, %address, error = &error as &dyn std::error::Error, "cannot look at this backend yet");
+                }
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

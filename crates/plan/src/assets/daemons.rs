@@ -1,0 +1,266 @@
+//! Configuration files of the daemons, `/etc/plinth/<daemon>.yaml`.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Inputs, yaml};
+use crate::cluster::HostPlan;
+use crate::install_config::{Mode, Role};
+
+/// Names that the bootstrap's NICs get by their MAC, so that files can be written before it boots.
+pub const EXTERNAL: &str = "external";
+pub const PROVISIONING: &str = "provisioning";
+
+/// `netd` of the node called `name`; `bootstrap` for the bootstrap VM, a role for any node of it.
+pub fn netd(inputs: &Inputs, name: &str) -> String {
+    let mut vips = Vec::new();
+    let mut used = std::collections::BTreeSet::new();
+    for vip in &inputs.plan.vips {
+        // A pool's own file serves nodes that have no name yet: the lowest rank of the role.
+        let holder = vip
+            .holders
+            .iter()
+            .find(|holder| holder.node == name)
+            .or_else(|| {
+                vip.holders.iter().rfind(|holder| {
+                    holder
+                        .node
+                        .rsplit_once('-')
+                        .is_some_and(|(role, _)| role == name)
+                })
+            });
+        let Some(holder) = holder else { continue };
+        used.extend(holder.checks.iter().map(|check| check.check));
+        let checks: Vec<Value> = holder
+            .checks
+            .iter()
+            .map(|check| match check.weight {
+                Some(weight) => json!({"check": check.check, "weight": weight}),
+                None => json!({"check": check.check}),
+            })
+            .collect();
+        vips.push(json!({
+            "name": vip.name,
+            "address": vip.address,
+            "id": vip.vrid,
+            "version": vip.vrrp_version,
+            "advertise_ms": vip.advertise_ms,
+            "priority": holder.base,
+            "checks": checks,
+        }));
+    }
+    let mut config = json!({"cluster": inputs.plan.cluster.name, "vips": vips});
+    if used.contains("balancer") {
+        config["lb"] = balancers(inputs);
+    }
+    names(inputs, name, &mut config);
+    let checks: Vec<Value> = used.into_iter().map(|name| check(inputs, name)).collect();
+    config["checks"] = checks.into();
+    yaml(&config)
+}
+
+/// Answers for the cluster's names, and says who this node is.
+fn names(inputs: &Inputs, name: &str, config: &mut Value) {
+    let plan = inputs.plan;
+    if !plan.cluster.internal_dns_records {
+        return;
+    }
+    let host = plan
+        .hosts
+        .iter()
+        .find(|host| host.node.as_deref() == Some(name));
+    let fixed = plan
+        .bootstrap
+        .fixed
+        .as_ref()
+        .filter(|_| name == "bootstrap");
+    let own = host.iter().flat_map(|host| &host.addresses).copied();
+    let mut listen: Vec<IpAddr> = own.chain(fixed.map(|fixed| fixed.address)).collect();
+    if listen.is_empty() {
+        // The site's DHCP decides the node's address: its own programs are answered in any case.
+        listen.push(IpAddr::from([127, 0, 0, 1]));
+    }
+    config["dns"] = json!({
+        "listen": listen,
+        "domain": plan.cluster.domain,
+        "api": plan.api_vips(),
+        "ingress": plan.ingress_vips(),
+        "etcd_minimum": plan.cluster.masters,
+        "resolv_conf": {},
+    });
+    let role = host
+        .and_then(|host| host.role)
+        .map_or(name, |role| role.name());
+    config["mdns"] = json!({
+        "publish": name != "bootstrap",
+        "etcd": role == Role::Master.name(),
+    });
+    if let Some(host) = host {
+        config["mdns"]["host"] = json!(host.node);
+    }
+}
+
+fn check(inputs: &Inputs, name: &str) -> Value {
+    let ports = &inputs.plan.ports;
+    let https = |port: u16, path: &str| json!({"url": format!("https://127.0.0.1:{port}{path}"), "insecure": true});
+    match name {
+        "balancer" => json!({"name": name, "lb": {"listener": "api"}}),
+        "api" => json!({"name": name, "http": https(ports["api"], "/readyz")}),
+        "mcs" => {
+            json!({"name": name, "http": https(ports["mcs"], "/healthz"), "interval_ms": 1000, "timeout_ms": 900})
+        }
+        "ingress" => {
+            json!({"name": name, "http": {"url": "http://127.0.0.1:1936/healthz"}, "interval_ms": 1000, "timeout_ms": 900})
+        }
+        _ => {
+            json!({"name": name, "http": {"url": "http://127.0.0.1:1936/healthz/ready"}, "interval_ms": 1000, "timeout_ms": 900})
+        }
+    }
+}
+
+/// The API server has 6443 on every address, so its port is led to the balancer by a redirect.
+fn balancers(inputs: &Inputs) -> Value {
+    let ports = &inputs.plan.ports;
+    let vips = inputs.plan.api_vips();
+    let families = [("0.0.0.0", true), ("[::]", false)];
+    let listen = families
+        .iter()
+        .filter(|(_, v4)| vips.iter().any(|vip| vip.is_ipv4() == *v4));
+    json!([{
+        "name": "api",
+        "listen": listen.map(|(any, _)| format!("{any}:{}", ports["balancer"])).collect::<Vec<_>>(),
+        "redirect": {"addresses": vips, "port": ports["api"]},
+        "members": {"port": ports["api"]},
+        "check": {"https": "/readyz"},
+    }])
+}
+
+/// `mcs`: on the bootstrap it serves every pool and the control plane's hosts; on masters those that join later.
+pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
+    let dir = "/etc/plinth/mcs";
+    let mut pools = Vec::new();
+    for (pool, secret) in &inputs.keys.pools {
+        if bootstrap || pool == Role::Worker.name() {
+            pools.push(json!({
+                "name": pool,
+                "secret_sha256": sha256(secret.expose()),
+                "config": format!("{dir}/{pool}.ign"),
+            }));
+        }
+    }
+    let mut hosts = Vec::new();
+    for host in inputs.plan.hosts.iter().filter(|_| bootstrap) {
+        if let (Some(token), Some(role)) = (inputs.keys.hosts.get(&host.name), host.role) {
+            hosts.push(json!({
+                "name": host.name,
+                "pool": role.name(),
+                "token_sha256": sha256(token.expose()),
+                "config": format!("{dir}/hosts/{}.ign", host.name),
+            }));
+        }
+    }
+    yaml(&json!({
+        "listen": format!("[::]:{}", inputs.plan.ports["mcs"]),
+        "tls": {"certificate": "/etc/plinth/pki/mcs.crt", "key": "/etc/plinth/pki/mcs.key"},
+        "state": "/var/lib/plinth/mcs",
+        "files": "/var/lib/plinth/files",
+        "pools": pools,
+        "hosts": hosts,
+    }))
+}
+
+pub fn sha256(text: &str) -> String {
+    Sha256::digest(text)
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+/// `ironic` on the bootstrap VM: the control plane's MACs only.
+pub fn ironic(inputs: &Inputs) -> String {
+    let ports = &inputs.plan.ports;
+    let vip = inputs.plan.api_vips().first().copied();
+    let endpoint = vip.map(|vip| match vip {
+        IpAddr::V4(vip) => format!("https://{vip}:{}", ports["ironic"]),
+        IpAddr::V6(vip) => format!("https://[{vip}]:{}", ports["ironic"]),
+    });
+    let mut config = json!({
+        "listen": format!("[::]:{}", ports["ironic"]),
+        "tls": {"certificate": "/etc/plinth/pki/ironic.crt", "key": "/etc/plinth/pki/ironic.key"},
+        "auth": {"htpasswd": "/etc/plinth/ironic.htpasswd"},
+        "public_endpoint": endpoint,
+        "state": "/var/lib/plinth/ironic/ironic.redb",
+        "host": "bootstrap",
+        "fast_track": true,
+        "timers": {"deploy_callback": inputs.plan.timeouts.deploy_callback},
+    });
+    if let Some(boot) = boot(inputs) {
+        config["boot"] = boot;
+    }
+    yaml(&config)
+}
+
+/// The boot services; over IPv6 alone there are none yet.
+fn boot(inputs: &Inputs) -> Option<Value> {
+    let provisioning = &inputs.plan.provisioning;
+    let ports = &inputs.plan.ports;
+    let (interface, address, prefix) = match provisioning.mode {
+        Mode::Managed | Mode::Unmanaged => (
+            PROVISIONING,
+            provisioning.bootstrap_ip?,
+            provisioning.cidr?.prefix_len(),
+        ),
+        Mode::Disabled => {
+            // Without an address of its own that is known, BMCs find the media behind the VIP.
+            let fixed = inputs
+                .plan
+                .bootstrap
+                .fixed
+                .as_ref()
+                .map(|fixed| fixed.address);
+            let own = fixed.or(inputs.plan.api_vips().first().copied())?;
+            let home = inputs
+                .plan
+                .networks
+                .machine
+                .iter()
+                .find(|net| net.contains(&own));
+            (EXTERNAL, own, home.map_or(24, ipnet::IpNet::prefix_len))
+        }
+    };
+    if !address.is_ipv4() {
+        return None;
+    }
+    let dhcp = match provisioning.mode {
+        Mode::Managed => {
+            let (first, last) = provisioning.dhcp_range?;
+            json!({
+                "mode": "server",
+                "ranges": [format!("{first},{last}")],
+                "allow": "known",
+                "hosts": provisioning.control_plane_macs.iter().map(|mac| json!({"mac": mac})).collect::<Vec<_>>(),
+                "router": provisioning.gateway,
+            })
+        }
+        Mode::Unmanaged => json!({"mode": "proxy"}),
+        Mode::Disabled => json!({"mode": "off"}),
+    };
+    Some(json!({
+        "interface": interface,
+        "address": format!("{address}/{prefix}"),
+        "dhcp": dhcp,
+        "tftp_port": ports["tftp"],
+        "http_port": ports["boot-http"],
+        "ramdisk": {
+            "kernel": "/var/lib/plinth/ramdisk/vmlinuz",
+            "initrd": "/var/lib/plinth/ramdisk/initrd",
+        },
+        "media": {"port": ports["virtual-media"]},
+    }))
+}
+
+/// The node's file name among hosts of its role.
+pub fn node_name(host: &HostPlan) -> &str {
+    host.node.as_deref().unwrap_or(&host.name)
+}

@@ -1,0 +1,41 @@
+//! Kubeconfigs: who one is, and where the API is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use super::{Inputs, yaml};
+
+/// For people, from outside.
+pub fn admin(inputs: &Inputs) -> String {
+    render(inputs, "admin", "api")
+}
+
+/// For the bootstrap's own programs.
+pub fn bootstrap(inputs: &Inputs) -> String {
+    render(inputs, "bootstrap", "api-int")
+}
+
+/// For a node that has no identity yet.
+pub fn node(inputs: &Inputs) -> String {
+    render(inputs, "node-bootstrapper", "api-int")
+}
+
+fn render(inputs: &Inputs, user: &str, endpoint: &str) -> String {
+    let cluster = &inputs.plan.cluster;
+    let encode = |text: &str| STANDARD.encode(text);
+    yaml(&json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster.name, "cluster": {
+            "server": format!("https://{endpoint}.{}:{}", cluster.domain, inputs.plan.ports["api"]),
+            "certificate-authority-data": encode(inputs.certificate("kube-ca")),
+        }}],
+        "users": [{"name": user, "user": {
+            "client-certificate-data": encode(inputs.certificate(user)),
+            "client-key-data": encode(inputs.key(user)),
+        }}],
+        "contexts": [{"name": user, "context": {"cluster": cluster.name, "user": user}}],
+        "current-context": user,
+    }))
+}

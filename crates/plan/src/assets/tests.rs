@@ -1,0 +1,216 @@
+use super::*;
+use crate::install_config::{Facts, parse};
+use std::fmt::Write as _;
+
+/// Certificates and tokens that are none, but always the same.
+pub fn keys(plan: &Plan) -> Keys {
+    let pair = |name: &str| KeyPair {
+        public: format!("-----BEGIN CERTIFICATE-----\n{name}\n-----END CERTIFICATE-----\n"),
+        private: Secret::new(format!(
+            "-----BEGIN PRIVATE KEY-----\n{name}\n-----END PRIVATE KEY-----\n"
+        )),
+    };
+    let names = plan
+        .certificates
+        .iter()
+        .map(|certificate| &certificate.name);
+    let hosts = plan.hosts.iter().filter(|host| host.machine.is_some());
+    Keys {
+        certificates: names.map(|name| (name.clone(), pair(name))).collect(),
+        service_account: pair("service-account"),
+        pools: ["master", "worker"]
+            .map(|pool| (pool.to_owned(), Secret::new(format!("secret-of-{pool}"))))
+            .into(),
+        hosts: hosts
+            .map(|host| {
+                (
+                    host.name.clone(),
+                    Secret::new(format!("token-of-{}", host.name)),
+                )
+            })
+            .collect(),
+        ironic_password: Secret::new("password".into()),
+        ironic_hash: Secret::new("$2y$05$hash".into()),
+    }
+}
+
+fn render(text: &str) -> Files {
+    let config = parse(text, &Facts::default()).unwrap().config;
+    let identity = Identity::new(
+        &config.name,
+        "abcde",
+        "00000000-0000-4000-8000-000000000000".into(),
+    );
+    let plan = Plan::new(&config, Some(identity.clone()));
+    let keys = keys(&plan);
+    let binary = Binary {
+        sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".into(),
+        bootstrap_url: None,
+    };
+    let inputs = Inputs {
+        plan: &plan,
+        config: &config,
+        identity: &identity,
+        keys: &keys,
+        binary: &binary,
+    };
+    let mut files = manifests(&inputs);
+    files.extend(ignition_configs(&inputs));
+    files.extend(access(&inputs));
+    files
+}
+
+/// Data URLs opened, one level after the other, so that a person can read them.
+fn opened(value: &serde_json::Value) -> serde_json::Value {
+    use base64::Engine as _;
+    use serde_json::Value;
+    match value {
+        Value::String(text) => {
+            let data = text
+                .strip_prefix("data:;base64,")
+                .and_then(|data| base64::engine::general_purpose::STANDARD.decode(data).ok());
+            match data.and_then(|data| String::from_utf8(data).ok()) {
+                Some(text) => match serde_json::from_str::<Value>(&text) {
+                    Ok(inner @ Value::Object(_)) => opened(&inner),
+                    _ => Value::String(text),
+                },
+                None => value.clone(),
+            }
+        }
+        Value::Array(items) => items.iter().map(opened).collect(),
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(key, value)| (key.clone(), opened(value)))
+                .collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+fn readable(files: &Files, only: &str) -> String {
+    let mut text = String::new();
+    for (path, file) in files.iter().filter(|(path, _)| path.starts_with(only)) {
+        let content = String::from_utf8(file.bytes.clone()).unwrap();
+        let content = match serde_json::from_str::<serde_json::Value>(&content) {
+            Ok(json) => yaml(&opened(&json)),
+            Err(_) => content,
+        };
+        _ = writeln!(text, "=== {path} {:04o}\n{content}", file.mode);
+    }
+    text
+}
+
+const PXE: &str = include_str!("../../../../examples/pxe.yaml");
+const EXAMPLES: [(&str, &str); 6] = [
+    ("pxe", PXE),
+    (
+        "virtual-media",
+        include_str!("../../../../examples/virtual-media.yaml"),
+    ),
+    (
+        "dual-stack",
+        include_str!("../../../../examples/dual-stack.yaml"),
+    ),
+    ("compact", include_str!("../../../../examples/compact.yaml")),
+    (
+        "single-node",
+        include_str!("../../../../examples/single-node.yaml"),
+    ),
+    (
+        "static-bonds-vlans",
+        include_str!("../../../../examples/static-bonds-vlans.yaml"),
+    ),
+];
+
+#[test]
+fn the_files_of_every_example_are_as_agreed() {
+    for (name, text) in EXAMPLES {
+        let files = render(text);
+        insta::assert_snapshot!(format!("manifests-{name}"), readable(&files, "manifests/"));
+        insta::assert_snapshot!(
+            format!("bootstrap-{name}"),
+            readable(&files, "bootstrap.ign")
+        );
+    }
+    let files = render(PXE);
+    let rest = [
+        "auth/",
+        "hosts/",
+        "master.ign",
+        "metadata.json",
+        "worker.ign",
+    ]
+    .map(|only| readable(&files, only));
+    insta::assert_snapshot!("access-pxe", rest.concat());
+}
+
+#[test]
+fn rendering_twice_gives_the_same_bytes() {
+    for (name, text) in EXAMPLES {
+        assert!(render(text) == render(text), "{name}");
+    }
+}
+
+#[test]
+fn whatever_holds_a_secret_is_for_its_owner_only() {
+    let text = PXE.replace("change-me", "hunter2");
+    let secrets = [
+        "hunter2",
+        "aHVudGVyMg==",
+        "PRIVATE KEY",
+        "secret-of-",
+        "token-of-",
+    ];
+    for (path, file) in render(&text) {
+        let content = String::from_utf8_lossy(&file.bytes).into_owned();
+        let holds = secrets.iter().any(|secret| content.contains(secret));
+        assert!(!holds || file.mode == 0o600, "{path}");
+    }
+}
+
+#[test]
+fn every_manifest_is_an_object_that_can_be_read_back() {
+    for (path, file) in render(PXE)
+        .iter()
+        .filter(|(path, _)| path.starts_with("manifests/"))
+    {
+        let text = String::from_utf8(file.bytes.clone()).unwrap();
+        let value: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        for field in ["apiVersion", "kind"] {
+            assert!(value[field].is_string(), "{path}");
+        }
+        assert!(value["metadata"]["name"].is_string(), "{path}");
+    }
+}
+
+/// JSON of any shape, with awkward texts.
+fn any_json() -> impl proptest::strategy::Strategy<Value = serde_json::Value> {
+    use proptest::prelude::*;
+    use serde_json::Value;
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "(\\PC|\n| |: |# |'|\"){0,120}".prop_map(Value::from),
+        "(yes|no|null|~|0[0-9]{3}|1e5|1\\.5|0x1f|=|<<|-|%)".prop_map(Value::from),
+        "[a-z ]{100,300}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map("[a-zA-Z0-9./_-]{1,12}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_is_written_as_yaml_is_read_back_the_same(value in any_json()) {
+        let text = yaml(&value);
+        let options = serde_saphyr::options! { legacy_octal_numbers: true };
+        let back: serde_json::Value = serde_saphyr::from_str_with_options(&text, options).unwrap();
+        proptest::prop_assert_eq!(back, value, "{}", text);
+    }
+}

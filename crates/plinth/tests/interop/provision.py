@@ -1,0 +1,92 @@
+"""openstacksdk leads nodes, all at once, as the plan on the command line says; prints how each of them ended."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import openstack
+
+
+def main(plan):
+    cloud = openstack.connect(auth_type="none", endpoint=plan["api"], baremetal_endpoint_override=plan["api"])
+    ends = {}
+
+    def lead(work):
+        try:
+            ends[work["name"]] = Node(cloud.baremetal, plan, work).lead()
+        except Exception as error:  # Told to whoever reads the answer.
+            ends[work["name"]] = {"state": "lost", "last_error": f"{type(error).__name__}: {error}"}
+
+    threads = [threading.Thread(target=lead, args=(work,)) for work in plan["nodes"]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps(ends))
+
+
+class Node:
+    def __init__(self, metal, plan, work):
+        self.metal, self.plan, self.work = metal, plan, work
+
+    def lead(self):
+        name = self.work["name"]
+        if "create" in self.work:
+            node = self.metal.create_node(name=name, provision_state="enroll", **self.work["create"])
+            self.metal.create_port(address=self.work["mac"], node_id=node.id)
+        states = []
+        for verb in self.work["verbs"]:
+            node = self.metal.get_node(name)
+            if verb == "active" and node.provision_state == "active":
+                continue
+            if verb == "deleted" and node.provision_state not in ("active", "deploy failed", "error"):
+                continue
+            more = {}
+            if verb == "active":
+                node = self.metal.update_node(node, instance_info=self.plan["image"])
+                more["config_drive"] = {"meta_data": {"name": name}, "user_data": "{}"}
+            self.ask(node, verb, more)
+            node = self.rest(verb)
+            states.append(node.provision_state)
+            if node.provision_state.endswith("failed"):
+                break
+        inventory = None
+        if "inspect" in self.work["verbs"]:
+            inventory = self.metal.get_node_inventory(node)["inventory"]
+        return {"state": node.provision_state, "last_error": node.last_error, "states": states,
+                "power": node.power_state, "instance_info": node.instance_info, "inventory": inventory,
+                "waiting": (node.driver_internal_info or {}).get("waiting")}
+
+    def ask(self, node, verb, more):
+        """A node that is just being looked at is asked again, as every client does."""
+        for _ in range(60):
+            try:
+                return self.metal.set_node_provision_state(node, verb, **more)
+            except openstack.exceptions.ConflictException:
+                time.sleep(0.5)
+        raise AssertionError("locked for good")
+
+    def rest(self, verb):
+        """The node once it has come to rest; a command may be run on the way."""
+        during = self.work.get("during") if verb == "active" else None
+        deadline = time.monotonic() + self.plan["within"]
+        while time.monotonic() < deadline:
+            node = self.metal.get_node(self.work["name"])
+            if during and node.provision_state == "wait call-back":
+                subprocess.run(during, check=True, stdout=subprocess.DEVNULL)
+                during = None
+            ended = node.provision_state in RESTS[verb] or node.provision_state.endswith("failed")
+            if ended and node.reservation is None and node.target_provision_state in (None, node.provision_state):
+                return node
+            if ended and node.provision_state.endswith("failed") and node.reservation is None:
+                return node
+            time.sleep(0.2 if during else 0.5)
+        raise AssertionError(f"{verb}: stuck in {node.provision_state}: {node.last_error} {node.driver_internal_info}")
+
+
+RESTS = {"manage": ["manageable"], "inspect": ["manageable"], "provide": ["available"], "active": ["active"],
+         "deleted": ["available"]}
+
+main(json.loads(sys.argv[1]))
