@@ -269,7 +269,10 @@ fn network(args: &mut Args, spec: &Spec, nic: &Nic, fds: &Fds) {
     };
     args.option("-netdev", netdev);
     let rom = nic.rom.as_deref().unwrap_or(Path::new(""));
-    let device = json!({"driver": "virtio-net-pci", "netdev": end, "mac": nic.mac, "romfile": rom});
+    // Virtio 1.0 alone: Debian's boot ROM names its device id, and SeaBIOS runs no ROM that names another.
+    let device = json!({
+        "driver": "virtio-net-pci", "netdev": end, "mac": nic.mac, "romfile": rom, "disable-legacy": "on",
+    });
     bootable(args, spec, &nic.id, device);
 }
 
