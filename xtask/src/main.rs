@@ -28,7 +28,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Chore {
     /// Install every Debian package the project needs; silent when all are there
-    Deps,
+    Deps {
+        /// Also those that only benchmarks need
+        #[arg(long)]
+        bench: bool,
+    },
     /// Run all tests, or one tier of them
     Test {
         /// tidy, unit, sim, netns, interop or e2e; all of them, in that order, when left out
@@ -49,15 +53,22 @@ enum Chore {
     Doctor,
     /// Measure, side by side with the incumbent
     Bench { name: bench::Name },
+    /// A server to measure against, started by benchmarks
+    #[command(hide = true)]
+    Backend(bench::backend::Backend),
 }
 
 fn main() -> Result<()> {
     match Cli::parse().chore {
-        Chore::Deps => deps::install(),
+        Chore::Deps { bench } => {
+            deps::install()?;
+            if bench { deps::install_bench() } else { Ok(()) }
+        }
         Chore::Test { tier, only } => test::run(tier, only.as_deref()),
         Chore::Tidy => tidy::run(),
         Chore::Lab { args } => build::lab(&args),
         Chore::Doctor => build::doctor(),
         Chore::Bench { name } => bench::run(name),
+        Chore::Backend(backend) => bench::backend::run(&backend),
     }
 }

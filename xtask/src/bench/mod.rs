@@ -1,0 +1,194 @@
+//! `cargo xtask bench NAME`: numbers, side by side with the incumbent in the same run, as ratios.
+//!
+//! ```text
+//!   cargo xtask bench X      packages, programs and environments are made ready
+//!     └─ the same, optimised
+//!          └─ the same, in namespaces of its own: no other network, and nothing outlives it
+//!               rounds: theirs, ours, theirs, ours ...      report.rs prints and keeps them
+//! ```
+
+pub mod backend;
+mod daemon;
+mod dhcp;
+mod dns;
+mod http;
+mod image;
+mod ironic;
+mod lb;
+mod place;
+mod probe;
+mod report;
+mod sim;
+mod tftp;
+mod vip;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::{build, deps, sh};
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// 100 simulated servers behind BMCs: time until all answer, and memory; beside sushy-tools
+    Sim,
+    /// The API at 1,000 nodes and nodes brought to active, beside Ironic
+    Ironic,
+    /// Files to boot firmware, beside tftpd-hpa and dnsmasq
+    Tftp,
+    /// Leases, and a rack powered on at once, beside dnsmasq and Kea
+    Dhcp,
+    /// An OS image from HTTP to a disk, beside curl and dd
+    Image,
+    /// How long a virtual address is away, beside keepalived
+    Vip,
+    /// Connections, requests and bytes through the balancer, beside haproxy
+    Lb,
+    /// Questions answered per second, beside dnsmasq, unbound and knot
+    Dns,
+}
+
+impl Name {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Ironic => "ironic",
+            Self::Tftp => "tftp",
+            Self::Dhcp => "dhcp",
+            Self::Image => "image",
+            Self::Vip => "vip",
+            Self::Lb => "lb",
+            Self::Dns => "dns",
+        }
+    }
+}
+
+pub fn run(name: Name) -> Result<()> {
+    if place::is_inside() {
+        return measure(name);
+    }
+    if cfg!(debug_assertions) {
+        // A slow client would be measured instead of the server.
+        return sh::run(&mut sh::cargo([
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "xtask",
+            "--",
+            "bench",
+            name.name(),
+        ]));
+    }
+    deps::install()?;
+    deps::install_bench()?;
+    prepare(name)?;
+    match name {
+        // The lab makes its own namespaces.
+        Name::Sim => measure(name),
+        Name::Ironic | Name::Tftp | Name::Dhcp | Name::Image | Name::Vip | Name::Lb | Name::Dns => {
+            place::enter(name.name())
+        }
+    }
+}
+
+/// What a benchmark needs from outside.
+fn prepare(name: Name) -> Result<()> {
+    match name {
+        Name::Sim => _ = venv(sim::PACKAGES)?,
+        Name::Ironic => _ = venv(ironic::PACKAGES)?,
+        Name::Image => return image::prepare(),
+        Name::Tftp => tftp::prepare()?,
+        Name::Dhcp | Name::Vip | Name::Lb | Name::Dns => {}
+    }
+    build::plinth().map(drop)
+}
+
+fn measure(name: Name) -> Result<()> {
+    match name {
+        Name::Sim => sim::run(),
+        Name::Ironic => ironic::run(),
+        Name::Tftp => tftp::run(),
+        Name::Dhcp => dhcp::run(),
+        Name::Image => image::run(),
+        Name::Vip => vip::run(),
+        Name::Lb => lb::run(),
+        Name::Dns => dns::run(),
+    }
+}
+
+/// Our program, as `prepare` built it.
+fn plinth() -> Command {
+    Command::new(build::target_dir().join("release/plinth"))
+}
+
+/// Where things from elsewhere are kept.
+fn cache() -> Result<PathBuf> {
+    let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home =
+        home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    Ok(home
+        .context("neither XDG_CACHE_HOME nor HOME is set")?
+        .join("plinth"))
+}
+
+/// A Python environment with these packages, made once.
+fn venv(packages: &str) -> Result<PathBuf> {
+    let dir = cache()?
+        .join("venv")
+        .join(packages.replace(['=', ' '], "-"));
+    let ready = dir.join("ready");
+    if !ready.exists() {
+        if place::is_inside() {
+            bail!("the Python packages {packages} are not there");
+        }
+        println!("installing from PyPI: {packages}");
+        sh::run(
+            Command::new("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(&dir),
+        )?;
+        sh::run(
+            Command::new(dir.join("bin/pip"))
+                .args(["install", "--quiet"])
+                .args(packages.split(' ')),
+        )?;
+        fs::write(&ready, packages)?;
+    }
+    Ok(dir)
+}
+
+/// A directory for one run, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("plinth-bench-{name}-{}", std::process::id()));
+        fs::remove_dir_all(&dir).ok();
+        fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.join(name);
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn say(text: &str) {
+    eprintln!("  {text}");
+}
