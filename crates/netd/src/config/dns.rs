@@ -177,9 +177,22 @@ pub fn resolve(
     };
     let listen = list("listen", &written.listen);
     let upstreams = list("upstreams", &written.upstreams);
-    let ips = |found: Vec<SocketAddr>| found.iter().map(SocketAddr::ip).collect::<Vec<_>>();
-    let own_api = ips(list("api", &written.api));
-    let own_ingress = ips(list("ingress", &written.ingress));
+    let mut ips = |field: &str, texts: &[String]| -> Vec<IpAddr> {
+        let mut found = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            match text.parse() {
+                Ok(address) => found.push(address),
+                Err(_) => {
+                    problems.push(format!(
+                        "{path}.{field}[{at}]: {text:?} is not an IP address"
+                    ));
+                }
+            }
+        }
+        found
+    };
+    let own_api = ips("api", &written.api);
+    let own_ingress = ips("ingress", &written.ingress);
     let mut bad = |field: &str, problem: &str| problems.push(format!("{path}.{field}: {problem}"));
     if written.listen.is_empty() {
         bad("listen", "is empty; write the node's own address");

@@ -16,7 +16,8 @@ const LB: &str = "192.0.2.10:8080";
 const VIP: &str = "192.0.2.100";
 const LONG: Duration = Duration::from_secs(10);
 
-/// The balancer is node 0; nodes 1 and 2 are backends; the client is node 3.
+/// The balancer is node 0; nodes 1 and 2 are backends; the client is node 3. Checks have time: a busy machine must
+/// not look like a dead backend.
 fn config(more: &str) -> String {
     format!(
         "real_time: false
@@ -24,7 +25,7 @@ lb:
   - name: api
     listen: ['{LB}']
     backends: [{{name: one, address: '192.0.2.11:80'}}, {{name: two, address: '192.0.2.12:80'}}]
-    check: {{http: /readyz, interval_ms: 50, timeout_ms: 200}}
+    check: {{http: /readyz, interval_ms: 50, timeout_ms: 2000}}
     {more}
 "
     )
@@ -237,7 +238,7 @@ fn silent_clients_are_sent_away_and_busy_ones_are_not() {
     let _one = Backend::new(&rack, 1);
     let node = rack.start(
         0,
-        &config("first_byte_timeout_ms: 200, idle_timeout_ms: 60000")
+        &config("first_byte_timeout_ms: 2000, idle_timeout_ms: 60000")
             .replace(", idle", "\n    idle"),
     );
     up(&node, 1);
@@ -367,7 +368,7 @@ lb:
     listen: ['{VIP}:8080']
     vip: api
     backends: [{{name: one, address: '192.0.2.11:80'}}, {{name: two, address: '192.0.2.12:80'}}]
-    check: {{http: /readyz, interval_ms: 50, timeout_ms: 200}}
+    check: {{http: /readyz, interval_ms: 50, timeout_ms: 2000}}
 ",
                 100 + at
             );
@@ -405,7 +406,7 @@ lb:
     listen: ['0.0.0.0:9445']
     redirect: {{addresses: [{VIP}], port: 80}}
     backends: [{{name: two, address: '192.0.2.12:80'}}]
-    check: {{http: /readyz, interval_ms: 50, timeout_ms: 200}}
+    check: {{http: /readyz, interval_ms: 50, timeout_ms: 2000}}
 "
     );
     let node = rack.start(1, &text);

@@ -24,10 +24,7 @@ fn backends_are_looked_at_over_https_and_clients_are_handed_through() {
     // The node starts before the file is there.
     let node = rack.start(
         0,
-        &config(&format!(
-            "ca: '{}', timeout_ms: 500, fall: 3",
-            bundle.display()
-        )),
+        &config(&format!("ca: '{}', timeout_ms: 2000", bundle.display())),
     );
     wait("the backends are listed", || {
         health(&node) == ["unknown", "unknown"]

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,18 +16,23 @@ use crate::rack::{Rack, wait};
 const VIP: &str = "192.0.2.100";
 const VIPS: &str = "vips: [{name: api, id: 7, address: 192.0.2.100, listen_ms: 100}]\n";
 
+/// The kernel alone would keep it for most of a second, or more. One quick time of some shows the guard, on a busy
+/// machine too.
 #[test]
 fn a_killed_process_leaves_no_address_behind() {
+    const KERNEL: Duration = Duration::from_millis(500);
     let rack = Rack::new(1);
-    let mut daemon = Daemon::new(&rack, VIPS, None);
-    wait("the address is there", || rack.holds(0, VIP));
-    daemon.child.kill().unwrap();
-    let killed = Instant::now();
-    wait("the address is gone", || !rack.holds(0, VIP));
-    eprintln!(
-        "kill -9: the address was gone after {} ms",
-        killed.elapsed().as_millis()
-    );
+    let mut took = Vec::new();
+    while took.len() < 5 && took.iter().all(|took| *took >= KERNEL) {
+        let mut daemon = Daemon::new(&rack, VIPS, None);
+        wait("the address is there", || rack.holds(0, VIP));
+        daemon.child.kill().unwrap();
+        let killed = Instant::now();
+        wait("the address is gone", || !rack.holds(0, VIP));
+        took.push(killed.elapsed());
+    }
+    eprintln!("kill -9: the address was gone after {took:?}");
+    assert!(took.iter().any(|took| *took < KERNEL), "{took:?}");
 }
 
 #[test]
@@ -44,13 +49,16 @@ fn an_address_that_came_with_a_reload_is_guarded_too() {
     wait("the address is gone", || !rack.holds(0, VIP));
 }
 
+/// Of every process, `stat` names the parent after the state; a name before that may hold anything.
 fn children(of: u32) -> usize {
-    let path = format!("/proc/{of}/task");
-    let tasks = std::fs::read_dir(path).unwrap();
-    let lists = tasks.filter_map(|task| {
-        std::fs::read_to_string(task.unwrap().path().join("children")).ok()
+    let stats = std::fs::read_dir("/proc").unwrap();
+    let stats =
+        stats.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let parents = stats.filter_map(|stat| {
+        let (_, after) = stat.rsplit_once(')')?;
+        after.split_whitespace().nth(1)?.parse::<u32>().ok()
     });
-    lists.map(|list| list.split_whitespace().count()).sum()
+    parents.filter(|parent| *parent == of).count()
 }
 
 #[test]
