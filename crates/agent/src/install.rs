@@ -86,7 +86,13 @@ impl From<Error> for Failure {
                 disk::Error::Checksum { .. } => "ImageChecksumError",
                 disk::Error::Transfer(_) => "ImageDownloadError",
                 disk::Error::Format(_) => "InvalidImage",
-                _ => "ImageWriteError",
+                disk::Error::Decompress { .. }
+                | disk::Error::Spool(_)
+                | disk::Error::NoSpool
+                | disk::Error::Qcow2(_)
+                | disk::Error::ReadFile(_)
+                | disk::Error::Write(_)
+                | disk::Error::Wipe { .. } => "ImageWriteError",
             },
             Error::Open(_) => "ImageWriteError",
             Error::ConfigDrive { .. } => "ConfigDriveError",

@@ -161,7 +161,15 @@ impl Client {
             let again = match &error {
                 Error::Busy { .. } => began.elapsed() < self.limits.busy,
                 Error::Unreachable { .. } => tries < self.limits.tries,
-                _ => false,
+                Error::Address { .. }
+                | Error::Certificate { .. }
+                | Error::Prepare { .. }
+                | Error::Stranger { .. }
+                | Error::Refused { .. }
+                | Error::TooLarge { .. }
+                | Error::Nonsense { .. }
+                | Error::Failed { .. }
+                | Error::Slow { .. } => false,
             };
             if !again {
                 return Err(error);

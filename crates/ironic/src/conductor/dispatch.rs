@@ -112,7 +112,11 @@ impl Conductor {
             Work::FetchSteps(kind) => {
                 let own = match driver.perform(node, work).await.outcome {
                     Outcome::Steps(steps) => steps,
-                    other => return Performed::of(other),
+                    other @ (Outcome::Done
+                    | Outcome::Power(_)
+                    | Outcome::Pending
+                    | Outcome::Outdated
+                    | Outcome::Failed { .. }) => return Performed::of(other),
                 };
                 let ports = self.ports(node);
                 self.deploy

@@ -126,6 +126,9 @@ fn what_is_for_another_server_or_from_a_stranger_is_not_answered() {
     );
 }
 
+/// What a client says of itself, and the URL it is to be told.
+type Row<'a> = (&'a [(u16, &'a [u8])], Option<&'a str>);
+
 #[test]
 fn every_firmware_gets_a_url_it_can_use() {
     let mut server = Server::new(config());
@@ -134,7 +137,7 @@ fn every_firmware_gets_a_url_it_can_use() {
         vendor("PXEClient:Arch:00007"),
         vendor("HTTPClient:Arch:00016"),
     );
-    let rows: [(&[(u16, &[u8])], Option<&str>); 5] = [
+    let rows: [Row<'_>; 5] = [
         (
             &[(code::VENDOR_CLASS, &pxe)],
             Some("tftp://[fd00::1]/snponly.efi"),
