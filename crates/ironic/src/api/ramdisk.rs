@@ -307,8 +307,15 @@ pub async fn continue_inspection(service: &Service, request: &Request) -> Result
     let uuid = service
         .store
         .change(|tables| {
-            let node = by_uuid_or_mac(tables, asked, &macs)
-                .or_else(|| by_bmc(tables, &body))
+            let node = by_uuid_or_mac(tables, asked, &macs).or_else(|| by_bmc(tables, &body));
+            // A fast host can be here before its BMC has said that it is on: it is to come again.
+            if let Some(node) = node
+                .as_ref()
+                .filter(|node| node.life.state == State::Inspecting)
+            {
+                nodes::unlocked(node)?;
+            }
+            let node = node
                 .filter(|node| node.life.state == State::InspectWait)
                 .ok_or_else(|| {
                     Fault::not_found("Node could not be found, or is not being inspected.")

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod command_line;
+mod ipa;
 mod kept;
 mod metal;
 #[path = "../../../lab/tests/interop/python.rs"]

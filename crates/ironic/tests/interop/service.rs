@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-const CONFIG: &str = "PLINTH_TEST_IRONIC_CONFIG";
+pub const CONFIG: &str = "PLINTH_TEST_IRONIC_CONFIG";
 
 /// Not a test: what the process started by [`Service::start`] runs. Called as a test it has nothing to do.
 #[test]

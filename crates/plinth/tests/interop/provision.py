@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+import keystoneauth1.exceptions
 import openstack
 
 
@@ -45,9 +46,9 @@ class Node:
                 continue
             more = {}
             if verb == "active":
-                node = self.metal.update_node(node, instance_info=self.plan["image"])
+                node = self.patiently(self.metal.update_node, node, instance_info=self.plan["image"])
                 more["config_drive"] = {"meta_data": {"name": name}, "user_data": "{}"}
-            self.ask(node, verb, more)
+            self.patiently(self.metal.set_node_provision_state, node, verb, **more)
             node = self.rest(verb)
             states.append(node.provision_state)
             if node.provision_state.endswith("failed"):
@@ -59,21 +60,23 @@ class Node:
                 "power": node.power_state, "instance_info": node.instance_info, "inventory": inventory,
                 "waiting": (node.driver_internal_info or {}).get("waiting")}
 
-    def ask(self, node, verb, more):
-        """A node that is just being looked at is asked again, as every client does."""
-        for _ in range(60):
+    def patiently(self, call, *args, **more):
+        """A node that is just being looked at is asked again, and so is a service that is being started."""
+        deadline = time.monotonic() + self.plan["within"]
+        while True:
             try:
-                return self.metal.set_node_provision_state(node, verb, **more)
-            except openstack.exceptions.ConflictException:
+                return call(*args, **more)
+            except (openstack.exceptions.ConflictException, keystoneauth1.exceptions.ConnectFailure):
+                if time.monotonic() > deadline:
+                    raise
                 time.sleep(0.5)
-        raise AssertionError("locked for good")
 
     def rest(self, verb):
         """The node once it has come to rest; a command may be run on the way."""
         during = self.work.get("during") if verb == "active" else None
         deadline = time.monotonic() + self.plan["within"]
         while time.monotonic() < deadline:
-            node = self.metal.get_node(self.work["name"])
+            node = self.patiently(self.metal.get_node, self.work["name"])
             if during and node.provision_state == "wait call-back":
                 subprocess.run(during, check=True, stdout=subprocess.DEVNULL)
                 during = None

@@ -47,8 +47,8 @@ impl Rack {
         };
         // Firmware that is simulated loads them and looks no further.
         let (kernel, initrd) = (
-            put("vmlinuz", &[1; 100_000]),
-            put("initrd", &[2; 200_000]),
+            put("vmlinuz", &vec![1; 100_000]),
+            put("initrd", &vec![2; 200_000]),
         );
         put("grubx64.efi", &[3; 10_000]);
         put("eltorito.img", &[4; 10_000]);
@@ -108,7 +108,12 @@ impl Rack {
             .unwrap();
         self.service = Some(child);
         let url = format!("http://{HERE}:6385/v1/drivers");
-        let answers = || self.lab.try_exec(&["curl", "-sfo", "/dev/null", &url]).status.success();
+        let answers = || {
+            self.lab
+                .try_exec(&["curl", "-sfo", "/dev/null", &url])
+                .status
+                .success()
+        };
         assert!(poll(SOON, answers), "it does not answer: {}", self.tail());
     }
 
@@ -163,15 +168,31 @@ impl Rack {
         });
         let interpreter = python::interpreter();
         let python = interpreter.to_str().unwrap();
-        let command = ["exec", "--", python, "-c", include_str!("provision.py"), &plan.to_string()];
+        let command = [
+            "exec",
+            "--",
+            python,
+            "-c",
+            include_str!("provision.py"),
+            &plan.to_string(),
+        ];
         let mut command = self.lab.command(&command);
         let command = command.env("HOME", "/nonexistent").stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     fn end(&self, leading: Child) -> BTreeMap<String, Value> {
         let output = leading.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}\n{}", text(&output), self.tail());
+        assert!(
+            output.status.success(),
+            "{}\n{}",
+            text(&output),
+            self.tail()
+        );
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
     }
 
@@ -209,7 +230,10 @@ fn name(index: usize) -> String {
 }
 
 fn sha256(path: &std::path::Path) -> String {
-    let output = std::process::Command::new("sha256sum").arg(path).output().unwrap();
+    let output = std::process::Command::new("sha256sum")
+        .arg(path)
+        .output()
+        .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     printed.split_whitespace().next().unwrap().to_owned()
 }
@@ -219,7 +243,9 @@ fn servers_live_their_lives_by_network_boot_virtual_media_and_ipmi() {
     let rack = Rack::new(3, &json!({}));
     let verbs = ["manage", "inspect", "provide", "active"];
     let ways = [NETWORK, DISC, IPMI];
-    let works: Vec<Value> = (0..3).map(|i| rack.work(i, &verbs, Some(ways[i]))).collect();
+    let works: Vec<Value> = (0..3)
+        .map(|i| rack.work(i, &verbs, Some(ways[i])))
+        .collect();
     let ends = rack.lead(&works);
     rack.all_reach("active", &ends);
     for (index, server) in rack.servers.iter().enumerate() {
@@ -227,9 +253,17 @@ fn servers_live_their_lives_by_network_boot_virtual_media_and_ipmi() {
         assert_eq!(end["power"], "power on", "{end:#}");
         let cards = end["inventory"]["interfaces"].as_array().unwrap();
         let has = |mac: &Value| cards.iter().any(|card| card["mac_address"] == *mac);
-        assert!(server["macs"].as_array().unwrap().iter().all(|port| has(&port["mac"])), "{cards:#?}");
+        assert!(
+            server["macs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|port| has(&port["mac"])),
+            "{cards:#?}"
+        );
         let console = str_of(&server["name"]);
-        rack.lab.wait_console(console, "Booting os.raw with a config drive", SOON);
+        rack.lab
+            .wait_console(console, "Booting os.raw with a config drive", SOON);
     }
     let works: Vec<Value> = (0..3).map(|i| rack.work(i, &["deleted"], None)).collect();
     let ends = rack.lead(&works);
@@ -243,16 +277,23 @@ fn servers_live_their_lives_by_network_boot_virtual_media_and_ipmi() {
 #[test]
 fn a_service_killed_in_the_middle_of_deployments_finishes_them_when_it_is_back() {
     const SERVERS: usize = 6;
-    let mut rack = Rack::new(SERVERS, &json!({}));
+    // Firmware that was answered by nobody meanwhile stands still: it is booted again.
+    let settings = json!({"timers": {"boot_retry": 10, "boot_retries": 5}});
+    let mut rack = Rack::new(SERVERS, &settings);
     let ways = [NETWORK, DISC, IPMI];
-    let works: Vec<Value> =
-        (0..SERVERS).map(|i| rack.work(i, &["manage", "provide"], Some(ways[i % 3]))).collect();
+    let works: Vec<Value> = (0..SERVERS)
+        .map(|i| rack.work(i, &["manage", "provide"], Some(ways[i % 3])))
+        .collect();
     rack.all_reach("available", &rack.lead(&works));
-    let works: Vec<Value> = (0..SERVERS).map(|i| rack.work(i, &["active"], None)).collect();
+    let works: Vec<Value> = (0..SERVERS)
+        .map(|i| rack.work(i, &["active"], None))
+        .collect();
     let leading = rack.begin(&works);
     // Twice: while the servers boot, and while they are written.
     for at in ["deploying", "wait call-back"] {
-        let seen = poll(SOON, || (0..SERVERS).any(|i| [at, "active"].contains(&&*rack.state(i))));
+        let seen = poll(SOON, || {
+            (0..SERVERS).any(|i| [at, "active"].contains(&&*rack.state(i)))
+        });
         assert!(seen, "nobody comes to {at}: {}", rack.tail());
         rack.kill();
         rack.start();
@@ -265,8 +306,8 @@ fn a_service_killed_in_the_middle_of_deployments_finishes_them_when_it_is_back()
 fn impatient() -> Value {
     json!({
         "timers": {
-            "deploy_callback": 25, "clean_callback": 60, "boot_retry": 8, "boot_retries": 1, "power_change": 6, "tries": 2,
-            "retry_pause": 1, "power_sync": 5, "heartbeat": 15,
+            "deploy_callback": 20, "clean_callback": 60, "boot_retry": 8, "boot_retries": 1, "power_change": 6, "tries": 2,
+            "retry_pause": 1, "power_sync": 60, "power_recovery": 5, "heartbeat": 15,
         },
         "bmc": {"connect": 2, "answer": 5, "tries": 2, "pause": 0.5, "first_silence": 1, "longest_silence": 3},
         "deploy": {"agent_power_off": 4, "progress": 1},
@@ -288,7 +329,10 @@ fn every_fault_ends_in_an_active_host_or_a_reason_and_the_host_is_usable_afterwa
         (DISC, vec!["ejects-media"]),
         (NETWORK, vec!["loses-power"]),
         (IPMI, [&["link-down"][..], &provisioning].concat()),
-        (NETWORK, [&["link-lossy"][..], &provisioning, &["--percent", "10"]].concat()),
+        (
+            NETWORK,
+            [&["link-lossy"][..], &provisioning, &["--percent", "10"]].concat(),
+        ),
         (NETWORK, vec!["disk-errors"]),
         (IPMI, vec!["boot-loop", "--millis", "300"]),
         (DISC, vec!["corrupts-transfer"]),
@@ -333,7 +377,8 @@ fn every_fault_ends_in_an_active_host_or_a_reason_and_the_host_is_usable_afterwa
 #[test]
 fn a_server_nobody_knows_waits_and_is_seen_until_it_is_enrolled() {
     let rack = Rack::new(1, &json!({}));
-    let boot = json!({"Boot": {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}});
+    let boot =
+        json!({"Boot": {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}});
     rack.lab.redfish(0, "PATCH", "system", Some(&boot));
     assert_eq!(rack.lab.reset(0, "On").0, 204);
     let url = format!("http://{HERE}:6385/plinth/v1/discovered");

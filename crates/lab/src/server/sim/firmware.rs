@@ -405,8 +405,7 @@ impl Firmware {
                     };
                 }
                 Want::Chain { uri, replace } => {
-                    let source =
-                        parse_uri(&uri).filter(|_| replace || scripts.len() < DEEPEST);
+                    let source = parse_uri(&uri).filter(|_| replace || scripts.len() < DEEPEST);
                     let Some(source) = source else {
                         self.say(format!("{uri}: cannot be chained"));
                         outcome = Outcome::Failed;

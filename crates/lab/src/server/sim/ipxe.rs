@@ -407,8 +407,9 @@ mod tests {
 
     #[test]
     fn a_kernel_line_ends_in_a_boot_with_its_arguments() {
-        let mut s =
-            script("#!ipxe\nkernel /images/k a=1 BOOTIF=${mac} initrd=i\ninitrd --name i images/i\nboot\n");
+        let mut s = script(
+            "#!ipxe\nkernel /images/k a=1 BOOTIF=${mac} initrd=i\ninitrd --name i images/i\nboot\n",
+        );
         assert_eq!(
             s.step(Outcome::Begin),
             Want::Fetch {
@@ -463,10 +464,7 @@ mod tests {
     #[test]
     fn a_pause_is_a_pause_and_a_script_may_take_the_place_of_another() {
         let mut s = script("#!ipxe\nsleep 20\nchain --autofree --replace again || reboot\n");
-        assert_eq!(
-            s.step(Outcome::Begin),
-            Want::Pause(Duration::from_secs(20))
-        );
+        assert_eq!(s.step(Outcome::Begin), Want::Pause(Duration::from_secs(20)));
         assert_eq!(
             s.step(Outcome::Fetched),
             Want::Chain {
@@ -497,7 +495,7 @@ mod tests {
             let outcome = if failures { Outcome::Failed } else { Outcome::Fetched };
             for _ in 0..300 {
                 match s.step(outcome) {
-                    Want::Fetch { .. } | Want::Chain { .. } => {}
+                    Want::Fetch { .. } | Want::Chain { .. } | Want::Pause(_) => {}
                     Want::Boot { .. } | Want::Disk | Want::San { .. } | Want::Exit { .. } | Want::Reboot | Want::PowerOff | Want::Stuck { .. } => return Ok(()),
                 }
             }

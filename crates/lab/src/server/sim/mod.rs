@@ -20,11 +20,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use model::Mac;
 use model::inventory::BootMode;
 use protocols::dhcp::client::{Lease, Pxe};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::boot::{Device, Plan};
@@ -69,6 +72,8 @@ pub fn spawn(hardware: &Hardware, home: &Path, wire: Option<Arc<Wire>>, faults: 
 const QUEUE: usize = 32;
 /// An agent waits no longer for an address.
 const DHCP_WITHIN: Duration = Duration::from_secs(20);
+/// Nor for a second one, when it has one: long enough for a client to ask again.
+const OTHERS_WITHIN: Duration = Duration::from_secs(5);
 
 struct Sim {
     outside: Outside,
@@ -281,14 +286,23 @@ impl Outside {
         Some(Box::new(lease))
     }
 
-    /// An address for every NIC that gets one, as an operating system asks for them: all at once.
+    /// An address for every NIC that gets one, as an operating system asks for them: all at once, and once one has
+    /// its address the others are not waited for much longer.
     async fn all_addresses(&self) -> BTreeMap<Mac, Ipv4Addr> {
         let nics = (0..self.hardware.nics.len()).map(|nic| async move {
             let lease = self.dhcp(nic, None, DHCP_WITHIN).await?;
             Some((self.hardware.nics[nic].mac, lease.address))
         });
-        let found = futures::future::join_all(nics).await;
-        found.into_iter().flatten().collect()
+        let mut asked: FuturesUnordered<_> = nics.collect();
+        let mut found = BTreeMap::new();
+        let mut until = Instant::now() + DHCP_WITHIN;
+        while let Ok(Some(answer)) = tokio::time::timeout_at(until, asked.next()).await {
+            if let Some((mac, address)) = answer {
+                found.insert(mac, address);
+                until = until.min(Instant::now() + OTHERS_WITHIN);
+            }
+        }
+        found
     }
 
     /// The address that fetches come from: the last one leased.

@@ -18,7 +18,7 @@ use linux::packet::{self, ETHERTYPE_IPV4, Listen};
 use linux::sysctl;
 use model::Mac;
 use protocols::dhcp::client::{Action, Client, Config, Dest, Event, Lease, Pxe, Retry};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
@@ -38,6 +38,8 @@ pub enum Error {
 /// Both cables.
 pub struct Wire {
     netlink: Netlink,
+    /// The kernel changes one address at a time: who waits for it does so here, where no time runs out.
+    changes: Semaphore,
     baremetal: Cable,
     provisioning: Cable,
 }
@@ -51,6 +53,9 @@ struct Cable {
 
 type Listeners = Arc<Mutex<BTreeMap<Mac, mpsc::Sender<Vec<u8>>>>>;
 
+/// Changes of addresses under way at once.
+const CHANGES: usize = 4;
+
 /// What the cable does to frames, decided for each.
 pub trait Loss: Fn() -> bool + Send + Sync {}
 impl<F: Fn() -> bool + Send + Sync> Loss for F {}
@@ -61,6 +66,7 @@ impl Wire {
             baremetal: Cable::plug(netlink, Network::Baremetal).await?,
             provisioning: Cable::plug(netlink, Network::Provisioning).await?,
             netlink: netlink.clone(),
+            changes: Semaphore::new(CHANGES),
         })
     }
 
@@ -90,6 +96,7 @@ impl Wire {
 
     /// Makes a leased address usable for sockets.
     pub async fn take(&self, network: Network, lease: &Lease) -> Result<(), Error> {
+        let _turn = self.changes.acquire().await;
         Ok(self
             .netlink
             .ensure_address(self.cable(network).link, Want::new(net(lease)))
@@ -97,6 +104,7 @@ impl Wire {
     }
 
     pub async fn give_back(&self, network: Network, lease: &Lease) {
+        let _turn = self.changes.acquire().await;
         if let Err(error) = self
             .netlink
             .remove_address(self.cable(network).link, net(lease))
