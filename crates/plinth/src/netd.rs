@@ -40,6 +40,7 @@ enum Command {
     Status {
         #[command(flatten)]
         at: At,
+        /// A table for people, or JSON for programs
         #[arg(short, long, value_enum, default_value_t = Output::Table)]
         output: Output,
     },

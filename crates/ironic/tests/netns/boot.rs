@@ -98,7 +98,7 @@ fn firmware_gets_an_address_a_loader_and_the_script_of_its_node() {
         &text,
         "ipa-inspection-callback-url=http://172.22.0.3:6385/v1/continue_inspection",
     );
-    has(&text, "BOOTIF=52:54:00:00:00:01");
+    has(&text, "BOOTIF=${mac}");
     let kernel = text
         .lines()
         .find(|line| line.starts_with("kernel "))

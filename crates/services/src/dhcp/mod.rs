@@ -470,5 +470,7 @@ fn listen(link: &str, address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     _ = socket.set_recv_buffer_size(1 << 20);
     socket.bind_device(Some(link.as_bytes()))?;
     socket.bind(&SocketAddrV4::new(address, port).into())?;
+    // We do not push in beside a server that is there already; one for another link may come after us.
+    socket.set_reuse_address(true)?;
     UdpSocket::from_std(socket.into())
 }

@@ -52,9 +52,25 @@ pub struct Seen {
     commands: Vec<Value>,
     running: Vec<(usize, Instant, Value)>,
     token: Option<String>,
+    /// Of the order it was booted by.
+    key: Option<Uuid>,
     calls: bool,
     /// It outlives the service.
     agent: Option<Agent>,
+}
+
+impl Seen {
+    /// The agent is gone with the power. Off and on can be too quick to be seen; then another boot was ordered, or
+    /// the service has forgotten the token.
+    fn lose_power(&mut self, on: bool, key: Option<Uuid>, token: Option<&str>) {
+        let ordered = key.is_some() && key != self.key;
+        let forgotten = self.token.is_some() && token != self.token.as_deref();
+        if (!on || ordered || forgotten) && self.agent.take().is_some() {
+            self.commands.clear();
+            self.running.clear();
+            self.token = None;
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -84,20 +100,19 @@ impl Host {
             let node = server.service().store.read().nodes.named("n0").cloned();
             let Some(node) = node else { continue };
             let on = node.hardware.power == Power::On;
+            let order = node.boot_order.clone();
+            let key = order.as_ref().map(|order| order.key);
+            let known = node.driver_internal_info.get("agent_secret_token");
+            self.seen()
+                .lose_power(on, key, known.and_then(Value::as_str));
             if !on {
-                let mut seen = self.seen();
-                if seen.agent.take().is_some() {
-                    seen.commands.clear();
-                    seen.running.clear();
-                    seen.token = None;
-                }
                 continue;
             }
-            let order = node.boot_order.clone();
             let boots = self.seen().agent.is_none() && !self.seen().manners.dead;
             if boots && order.is_some() {
                 let agent = Agent::listen(self.clone()).await;
                 self.booted(agent);
+                self.seen().key = key;
                 if order.is_some_and(|order| order.into == BootInto::Inspection) {
                     let report = inventory();
                     let (status, answer) =
