@@ -48,7 +48,7 @@ class Node:
             if verb == "active":
                 node = self.patiently(self.metal.update_node, node, instance_info=self.plan["image"])
                 more["config_drive"] = {"meta_data": {"name": name}, "user_data": "{}"}
-            self.patiently(self.metal.set_node_provision_state, node, verb, **more)
+            self.ask(node, verb, more)
             node = self.rest(verb)
             states.append(node.provision_state)
             if node.provision_state.endswith("failed"):
@@ -59,6 +59,15 @@ class Node:
         return {"state": node.provision_state, "last_error": node.last_error, "states": states,
                 "power": node.power_state, "instance_info": node.instance_info, "inventory": inventory,
                 "waiting": (node.driver_internal_info or {}).get("waiting")}
+
+    def ask(self, node, verb, more):
+        """A service killed after it took the verb and before it said so has it under way when it is asked again."""
+        try:
+            self.patiently(self.metal.set_node_provision_state, node, verb, **more)
+        except openstack.exceptions.BadRequestException:
+            now = self.patiently(self.metal.get_node, self.work["name"])
+            if now.target_provision_state is None and now.provision_state not in RESTS[verb]:
+                raise
 
     def patiently(self, call, *args, **more):
         """A node that is just being looked at is asked again, and so is a service that is being started."""
