@@ -67,8 +67,11 @@ enum Patience {
     Fresh,
     Since(Instant),
     /// It gave up the address itself, and does not want it back while another holds it with no less than
-    /// this priority (that of the first one heard).
-    Yielded(Option<Priority>),
+    /// this priority. Until the time given the others decide among themselves, and the lesser of them speak too.
+    Yielded {
+        to: Option<Priority>,
+        until: Instant,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -409,13 +412,19 @@ impl Router {
         }
         *patience = match *patience {
             Patience::Fresh => Patience::Since(now),
-            Patience::Yielded(Some(to)) if heard.priority < to => Patience::Since(now),
-            Patience::Yielded(_) => Patience::Yielded(Some(heard.priority)),
+            Patience::Yielded {
+                to: Some(to),
+                until,
+            } if heard.priority < to && until <= now => Patience::Since(now),
+            Patience::Yielded { until, .. } => Patience::Yielded {
+                to: Some(heard.priority),
+                until,
+            },
             Patience::Since(since) => Patience::Since(since),
         };
         let may_preempt = match (preempt, *patience) {
             (Preempt::Never, _)
-            | (_, Patience::Yielded(_))
+            | (_, Patience::Yielded { .. })
             | (Preempt::After(_), Patience::Fresh) => false,
             (Preempt::AtOnce, _) => true,
             (Preempt::After(delay), Patience::Since(since)) => now >= since + delay,
@@ -496,14 +505,17 @@ impl Router {
         let yielded = State::Backup {
             down_at,
             leader: None,
-            patience: Patience::Yielded(None),
+            patience: Patience::Yielded {
+                to: None,
+                until: down_at,
+            },
         };
         self.leave(yielded, Why::Resigned, actions);
     }
 
     fn reclaim(&mut self) {
         if let State::Backup { patience, .. } = &mut self.state
-            && let Patience::Yielded(_) = patience
+            && let Patience::Yielded { .. } = patience
         {
             *patience = Patience::Fresh;
         }
