@@ -39,7 +39,7 @@ class Node:
             self.metal.create_port(address=self.work["mac"], node_id=node.id)
         states = []
         for verb in self.work["verbs"]:
-            node = self.metal.get_node(name)
+            node = self.recovered()
             if verb == "active" and node.provision_state == "active":
                 continue
             if verb == "deleted" and node.provision_state not in ("active", "deploy failed", "error"):
@@ -59,6 +59,16 @@ class Node:
         return {"state": node.provision_state, "last_error": node.last_error, "states": states,
                 "power": node.power_state, "instance_info": node.instance_info, "inventory": inventory,
                 "waiting": (node.driver_internal_info or {}).get("waiting")}
+
+    def recovered(self):
+        """The node once its BMC is trusted: one that was silent too long puts it into maintenance until it answers."""
+        deadline = time.monotonic() + self.plan["within"]
+        while time.monotonic() < deadline:
+            node = self.patiently(self.metal.get_node, self.work["name"])
+            if not node.is_maintenance:
+                return node
+            time.sleep(0.5)
+        raise AssertionError(f"still in maintenance: {node.maintenance_reason}")
 
     def ask(self, node, verb, more):
         """A service killed after it took the verb and before it said so has it under way when it is asked again."""

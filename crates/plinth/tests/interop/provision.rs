@@ -202,7 +202,7 @@ impl Rack {
 
     fn all_reach(&self, state: &str, ends: &BTreeMap<String, Value>) {
         for (name, end) in ends {
-            assert_eq!(end["state"], state, "{name}: {end:#}\n{}", self.tail());
+            assert_eq!(end["state"], state, "{}\n{name}: {end:#}", self.tail());
         }
     }
 
@@ -364,7 +364,7 @@ fn every_fault_ends_in_an_active_host_or_a_reason_and_the_host_is_usable_afterwa
                 let reason = str_of(&end["last_error"]);
                 assert!(reason.len() > 20, "{fault:?}: {end:#}");
             }
-            _ => panic!("{fault:?}: {end:#}\n{}", rack.tail()),
+            _ => panic!("{}\n{fault:?}: {end:#}", rack.tail()),
         }
     }
     rack.lab.ok(&["fault", "clear"]);
