@@ -128,6 +128,19 @@ pub const ALL: &[Target] = &[
         },
     },
     Target {
+        name: "install-config",
+        run: install_config,
+        seeds: || {
+            texts(&[
+                include_str!("../../examples/single-node.yaml"),
+                // Short ones: what is deep in a long file is seldom reached by a mutation.
+                "platform: {baremetal: {hosts: [{name: a, networkConfig: {interfaces: [{name: bond0.7, type: vlan, vlan: {base-iface: bond0, id: 7}, ipv4: {enabled: true, address: [{ip: 192.0.2.21, prefix-length: 24}]}}, {name: bond0, type: bond, link-aggregation: {mode: 802.3ad, port: [eno1]}}], routes: {config: [{destination: 0.0.0.0/0, next-hop-address: 192.0.2.1, next-hop-interface: bond0.7}]}}}]}}\n",
+                "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+                "platform: {baremetal: {hosts: [{bmc: {address: 'ipmi://[::1]:623'}}], apiVIPs: [::1, 192.0.2.5]}}\nmetadata: {name: x}\n",
+            ])
+        },
+    },
+    Target {
         name: "tftp",
         run: tftp_any,
         seeds: tftp_seeds,
@@ -175,6 +188,23 @@ fn texts(samples: &[&str]) -> Vec<Vec<u8>> {
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(172, 22, 0, 2);
 const CLIENT: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
+
+/// Refused with problems that can be shown, or planned with nothing left to choose.
+fn install_config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let facts = plan::install_config::Facts::default();
+    _ = plan::install_config::asks_dns(&text);
+    match plan::install_config::parse(&text, &facts) {
+        Ok(resolved) => {
+            let plan = plan::cluster::Plan::new(&resolved.config, None);
+            _ = plan.render();
+        }
+        Err(refused) => {
+            assert!(!refused.0.is_empty(), "refused without a reason");
+            _ = refused.to_string();
+        }
+    }
+}
 
 fn dhcp_config() -> dhcp::client::Config {
     dhcp::client::Config {

@@ -54,6 +54,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "dnsmasq-base",
             "dnsperf",
             "dnsutils",
+            "etcd-server",
             "freeipmi-tools",
             "genisoimage",
             "haproxy",
@@ -62,6 +63,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "iproute2",
             "isc-dhcp-client",
             "keepalived",
+            KUBECTL,
             "openipmi",
             "openssl",
             "python3",
@@ -73,6 +75,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// Debian's package of kubectl. Whoever has a newer one from elsewhere keeps it: the two cannot be installed together.
+const KUBECTL: &str = "kubernetes-client";
 
 /// Those to measure ourselves beside; tests do without.
 const BENCH_PACKAGES: &[(&str, &[&str])] = &[
@@ -160,7 +165,12 @@ fn missing_of(packages: &[(&str, &[&'static str])]) -> Result<Vec<&'static str>>
         .map(str::trim)
         .collect();
     let wanted = packages.iter().flat_map(|(_, names)| names.iter().copied());
-    Ok(wanted.filter(|name| !installed.contains(name)).collect())
+    let there = |name: &str| installed.contains(name) || (name == KUBECTL && has_kubectl());
+    Ok(wanted.filter(|name| !there(name)).collect())
+}
+
+fn has_kubectl() -> bool {
+    sh::output(Command::new("kubectl").args(["version", "--client"])).is_ok()
 }
 
 fn as_root(program: &str) -> Command {

@@ -52,7 +52,12 @@ enum Chore {
     /// Say what this machine can and cannot do
     Doctor,
     /// Measure, side by side with the incumbent
-    Bench { name: bench::Name },
+    Bench {
+        name: bench::Name,
+        /// How many servers `provision` leads
+        #[arg(long)]
+        servers: Option<usize>,
+    },
     /// A server to measure against, started by benchmarks
     #[command(hide = true)]
     Backend(bench::backend::Backend),
@@ -68,7 +73,7 @@ fn main() -> Result<()> {
         Chore::Tidy => tidy::run(),
         Chore::Lab { args } => build::lab(&args),
         Chore::Doctor => build::doctor(),
-        Chore::Bench { name } => bench::run(name),
+        Chore::Bench { name, servers } => bench::run(name, servers),
         Chore::Backend(backend) => bench::backend::run(&backend),
     }
 }

@@ -13,7 +13,10 @@ use crate::sh;
 /// Crates by ring: arrows point inward only, and programs never depend on one another.
 const RINGS: &[(&str, &[&str])] = &[
     ("nouns", &["model", "crd"]),
-    ("decisions", &["protocols", "media", "lifecycle", "plan"]),
+    (
+        "decisions",
+        &["protocols", "media", "lifecycle", "plan", "objects"],
+    ),
     (
         "the machine",
         &["linux", "vm", "clients", "image", "services"],

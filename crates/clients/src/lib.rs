@@ -1,6 +1,7 @@
-//! Typed clients of what stands in a rack: Redfish, IPMI and the agent, with a limit on everything and a reason for every no.
+//! Typed clients of what stands in a rack: Redfish, IPMI and the agent, and of etcd, with a limit on everything and a reason for every no.
 
 pub mod agent;
+pub mod etcd;
 pub mod ipmi;
 pub mod ironic;
 pub mod redfish;

@@ -4,13 +4,17 @@
 //! too, that is a conflict, and nothing is written at all until the person decides. Keys are made once; a directory
 //! that holds a cluster is never given another one's.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use model::Secret;
 use plan::assets::{self, Binary, File, Files, Inputs};
 use plan::cluster::Plan;
+use plan::install::Kept;
 use plan::install_config::{self, Facts, InstallConfig, Refused};
+use plan::preflight::Expiry;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
@@ -20,6 +24,8 @@ use crate::state::State;
 pub const INSTALL_CONFIG: &str = "install-config.yaml";
 const STATE: &str = ".plinth_install_state.json";
 const METADATA: &str = "metadata.json";
+const BOOTSTRAP_IGN: &str = "bootstrap.ign";
+const KUBECONFIG: &str = "auth/kubeconfig";
 
 /// How far to go; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +133,12 @@ impl Dir {
         Ok((Plan::new(&config, identity), warnings))
     }
 
+    /// When the certificates made here end; none where there is no cluster yet.
+    pub fn expiries(&self) -> Result<Vec<Expiry>, Error> {
+        let state = self.state()?;
+        Ok(state.map(|state| state.expiries()).unwrap_or_default())
+    }
+
     /// Renders up to the stage and writes what is new.
     pub fn create(
         &self,
@@ -155,6 +167,80 @@ impl Dir {
         let mut outcome = self.write(&files, &mut state)?;
         outcome.warnings = warnings;
         Ok(outcome)
+    }
+
+    /// Every file of an install is there.
+    pub fn is_complete(&self) -> bool {
+        let there = |name: &str| self.path.join(name).exists();
+        [METADATA, BOOTSTRAP_IGN, KUBECONFIG, STATE]
+            .into_iter()
+            .all(there)
+    }
+
+    /// What the install keeps between two runs.
+    pub fn kept(&self) -> Result<Kept, Error> {
+        Ok(self.state()?.map(|state| state.install).unwrap_or_default())
+    }
+
+    pub fn keep(&self, kept: &Kept) -> Result<(), Error> {
+        let Some(mut state) = self.state()? else {
+            // Nothing is decided yet that could be told apart from the next time.
+            return Ok(());
+        };
+        state.install = kept.clone();
+        let stored = serde_json::to_vec_pretty(&state).expect("the state is plain data");
+        self.put(STATE, &File::private(stored))
+    }
+
+    pub fn ironic_password(&self) -> Secret<String> {
+        let state = self.state().ok().flatten();
+        Secret::new(state.map(|state| state.ironic_password).unwrap_or_default())
+    }
+
+    /// PEM, by the plan's name; empty if it was never made.
+    pub fn certificate(&self, name: &str) -> String {
+        let path = self.path.join(format!("tls/{name}.crt"));
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    pub fn kubeconfig(&self) -> Result<String, Error> {
+        self.read_text(KUBECONFIG)
+    }
+
+    pub fn bootstrap_ignition(&self) -> PathBuf {
+        self.path.join(BOOTSTRAP_IGN)
+    }
+
+    /// The pointer config of one host, as the operator may have edited it.
+    pub fn pointer(&self, host: &str) -> Result<String, Error> {
+        self.read_text(&format!("hosts/{host}.ign"))
+    }
+
+    /// By file name.
+    pub fn manifests(&self) -> Result<BTreeMap<String, String>, Error> {
+        let path = self.path.join("manifests");
+        let error = |source| Error::Read {
+            path: path.clone(),
+            source,
+        };
+        let mut manifests = BTreeMap::new();
+        for entry in std::fs::read_dir(&path).map_err(error)? {
+            let name = entry
+                .map_err(error)?
+                .file_name()
+                .to_string_lossy()
+                .into_owned();
+            if !name.starts_with('.') {
+                let text = self.read_text(&format!("manifests/{name}"))?;
+                manifests.insert(name, text);
+            }
+        }
+        Ok(manifests)
+    }
+
+    fn read_text(&self, name: &str) -> Result<String, Error> {
+        let path = self.path.join(name);
+        std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })
     }
 
     fn state(&self) -> Result<Option<State>, Error> {

@@ -6,8 +6,12 @@
 //!        .plinth_install_state.json   identity, keys, tokens, and what was written last
 //! ```
 
+pub mod bootstrap;
+pub mod cluster;
 pub mod dir;
 pub mod pki;
+pub mod preflight;
+pub mod progress;
 mod state;
 
 pub use dir::{Dir, Error, Outcome, Stage};

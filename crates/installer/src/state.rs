@@ -6,6 +6,7 @@ use model::Secret;
 use plan::assets::{KeyPair, Keys};
 use plan::cluster::{Certificate, Identity, Plan};
 use plan::install_config::Role;
+use plan::preflight::Expiry;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -25,12 +26,15 @@ pub struct State {
     #[serde(default)]
     hosts: BTreeMap<String, String>,
     #[serde(default)]
-    ironic_password: String,
+    pub ironic_password: String,
     #[serde(default)]
     ironic_hash: String,
     /// SHA-256 of every file as we wrote it.
     #[serde(default)]
     pub written: BTreeMap<String, String>,
+    /// How far the install is, as far as it cannot be seen.
+    #[serde(default)]
+    pub install: plan::install::Kept,
 }
 
 #[derive(Serialize, Deserialize, Clone)]
@@ -86,6 +90,16 @@ impl State {
             infra_id: self.infra_id.clone(),
             cluster_id: self.cluster_id.clone(),
         }
+    }
+
+    /// When the certificates end.
+    pub fn expiries(&self) -> Vec<Expiry> {
+        let expiry = |(name, stored): (&String, &StoredCertificate)| Expiry {
+            name: name.clone(),
+            not_before: stored.made,
+            not_after: stored.made + i64::from(stored.spec.days) * 24 * 60 * 60,
+        };
+        self.certificates.iter().map(expiry).collect()
     }
 
     /// Makes what is missing and keeps what is there.

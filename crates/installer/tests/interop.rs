@@ -1,6 +1,7 @@
 //! What we render, judged by strangers: Ignition's own validator and OpenSSL.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -103,6 +104,71 @@ fn ignition_validate_accepts_every_config_and_those_inside() {
             content(Command::new("ignition-validate").arg(&config));
         }
     }
+}
+
+/// The content of a file in an Ignition config.
+fn file_in(config: &[u8], path: &str) -> Vec<u8> {
+    let config: serde_json::Value = serde_json::from_slice(config).unwrap();
+    let files = config["storage"]["files"].as_array().unwrap();
+    let file = files.iter().find(|file| file["path"] == path);
+    let source = file.unwrap_or_else(|| panic!("no {path}"))["contents"]["source"].as_str();
+    let data = source.unwrap().strip_prefix("data:;base64,").unwrap();
+    let mut decode = Command::new("base64");
+    let mut decode = decode
+        .arg("-d")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = decode.stdin.take().unwrap();
+    let data = data.to_owned();
+    let feed = std::thread::spawn(move || std::io::Write::write_all(&mut stdin, data.as_bytes()));
+    let decoded = decode.wait_with_output().unwrap();
+    feed.join().unwrap().unwrap();
+    decoded.stdout
+}
+
+/// Three members in one network namespace, each at an address of loopback; names by a hosts file of its own.
+#[test]
+fn etcd_forms_a_cluster_of_what_masters_are_given() {
+    let temp = created("compact");
+    let dir = temp.path();
+    let bootstrap = std::fs::read(dir.join("bootstrap.ign")).unwrap();
+    let mut hosts = String::from("127.0.0.1 localhost\n");
+    let mut script = String::from(
+        "set -e\nip link set lo up\nmount --bind $1/names /etc/hosts\npids=\ntrap 'kill $pids; wait' EXIT\n",
+    );
+    for n in 0..3 {
+        let node = file_in(&bootstrap, &format!("/etc/plinth/mcs/hosts/node-{n}.ign"));
+        let text = String::from_utf8(file_in(&node, "/etc/plinth/etcd.yaml")).unwrap();
+        let own = text
+            .replace("/etc/plinth/pki", dir.join("tls").to_str().unwrap())
+            .replace(
+                "/var/lib/plinth/etcd",
+                dir.join(format!("data-{n}")).to_str().unwrap(),
+            )
+            .replace("[::]", &format!("127.0.0.{}", n + 1));
+        std::fs::write(dir.join(format!("etcd-{n}.yaml")), own).unwrap();
+        _ = writeln!(hosts, "127.0.0.{} master-{n}.compact.example.com", n + 1);
+        _ = writeln!(
+            script,
+            "etcd --config-file $1/etcd-{n}.yaml >$1/etcd-{n}.log 2>&1 &\npids=\"$pids $!\""
+        );
+    }
+    std::fs::write(dir.join("names"), hosts).unwrap();
+    script += "export ETCDCTL_API=3 ETCDCTL_CACERT=$1/tls/etcd-ca.crt ETCDCTL_CERT=$1/tls/etcd-client.crt ETCDCTL_KEY=$1/tls/etcd-client.key\n\
+        export ETCDCTL_ENDPOINTS=https://master-0.compact.example.com:2379\n\
+        for try in $(seq 60); do etcdctl endpoint health --cluster && break; sleep 1; done\n\
+        etcdctl endpoint health --cluster\n\
+        etcdctl put /plinth here\n\
+        ETCDCTL_ENDPOINTS=https://master-2.compact.example.com:2379 etcdctl get /plinth\n\
+        ! ETCDCTL_CERT=$1/tls/admin.crt ETCDCTL_KEY=$1/tls/admin.key etcdctl get /plinth\n";
+    let said = content(
+        Command::new("unshare")
+            .args(["--net", "--mount", "sh", "-c", &script, "sh"])
+            .arg(dir),
+    );
+    assert!(said.contains("/plinth\nhere"), "{said}");
 }
 
 #[test]

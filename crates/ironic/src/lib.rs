@@ -15,4 +15,5 @@ mod deploy;
 mod driver;
 mod record;
 pub mod server;
+pub mod status;
 mod store;

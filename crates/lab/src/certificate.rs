@@ -7,8 +7,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::{RootCertStore, ServerConfig};
 use time::{Duration, OffsetDateTime};
 
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +52,13 @@ impl Authority {
         &self.pem
     }
 
-    pub fn der(&self) -> &CertificateDer<'static> {
-        &self.der
+    /// For those who believe nobody else.
+    pub fn store(&self) -> RootCertStore {
+        let mut store = RootCertStore::empty();
+        store
+            .add(self.der.clone())
+            .expect("a certificate we have just made is well-formed");
+        store
     }
 
     /// What a server at this address needs to speak TLS.
@@ -71,10 +77,13 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)?;
+        // Sessions kept for clients that come again would take memory in each of a thousand BMCs.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
 }

@@ -9,14 +9,13 @@ use std::time::Duration;
 use linux::netlink::Netlink;
 use linux::netns::{self, Namespace};
 use protocols::dhcp::server::{Config as DhcpConfig, Known};
-use rustls::RootCertStore;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 use vm::accel::{self, Accel};
 
-use crate::bmc::media::{Fetcher, Limits};
+use crate::bmc::media::{Clients, Fetcher, Limits};
 use crate::certificate::{self, Authority};
 use crate::control::{self, Answer, Request, ServerFault};
 use crate::fault::{Faults, Kind as FaultKind, Order};
@@ -74,6 +73,8 @@ pub fn run(dir: &Dir) -> Result<(), Error> {
     Namespace::create(&record.rack.namespace)?.enter()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // Work that blocks is short, but for the few who write images.
+        .max_blocking_threads(64)
         .enable_all()
         .build()
         .map_err(io_error("start the runtime"))?;
@@ -110,6 +111,7 @@ impl Lab {
         let authority = Authority::new(&rack.name)?;
         std::fs::write(dir.ca(), authority.pem())
             .map_err(io_error("write the lab's CA certificate"))?;
+        let clients = Clients::new(authority.store());
         let boards = Boards::prepare(rack, &netlink).await?;
         let mut lab = Self {
             accelerator: boards.describe(),
@@ -121,7 +123,7 @@ impl Lab {
             record,
         };
         for place in lab.record.rack.places.clone() {
-            lab.add(&boards, place, &authority).await?;
+            lab.add(&boards, place, &authority, &clients).await?;
         }
         Ok(lab)
     }
@@ -131,13 +133,16 @@ impl Lab {
         boards: &Boards,
         place: Place,
         authority: &Authority,
+        clients: &Clients,
     ) -> Result<(), Error> {
         let name = place.hardware.name.clone();
         let home = self.dir.server(&name);
         std::fs::create_dir_all(home.join("media"))
             .map_err(io_error("create the server's directory"))?;
         let faults = Faults::default();
-        let board = boards.make(&self.netlink, &place, &home, &faults).await?;
+        let board = boards
+            .make(&self.netlink, &place, &home, &faults, clients)
+            .await?;
         let (server, task) = Server::spawn(place.hardware.clone(), place.firmware, faults, board);
         self.tasks.spawn(async move { _ = task.await });
         let config = port::Config {
@@ -147,7 +152,7 @@ impl Lab {
             password: self.record.bmc_password.clone(),
             media_dir: home.join("media"),
             tls: authority.server(&name, place.bmc.into())?,
-            ca: authority.der().clone(),
+            clients: clients.clone(),
         };
         let port = Port::plug(config, self.netlink.clone()).await?;
         self.units.insert(
@@ -467,17 +472,14 @@ impl Boards {
         place: &Place,
         home: &std::path::Path,
         faults: &Faults,
+        clients: &Clients,
     ) -> Result<Board, Error> {
         match self {
             Self::Qemu { accel } => {
                 for nic in &place.hardware.nics {
                     network::plug(netlink, nic).await?;
                 }
-                let fetcher = Fetcher::new(
-                    home.join("media"),
-                    Limits::default(),
-                    RootCertStore::empty(),
-                );
+                let fetcher = Fetcher::new(home.join("media"), Limits::default(), clients.clone());
                 Ok(qemu::spawn(place.clone(), home, accel.clone(), fetcher))
             }
             Self::Sim { wire } => Ok(sim::spawn(

@@ -22,6 +22,7 @@ pub mod daemon;
 pub mod doctor;
 pub mod fault;
 pub mod hardware;
+pub mod install_config;
 pub mod loss;
 pub mod needs;
 pub mod network;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use linux::netlink::Netlink;
 use model::{Mac, Secret};
-use rustls::pki_types::CertificateDer;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinHandle;
 use tracing::info;
@@ -44,8 +43,7 @@ pub struct Config {
     pub password: String,
     pub media_dir: PathBuf,
     pub tls: Arc<ServerConfig>,
-    /// Believed by the BMC when it verifies certificates.
-    pub ca: CertificateDer<'static>,
+    pub clients: media::Clients,
 }
 
 /// A BMC with its cable.
@@ -65,11 +63,6 @@ struct Plugged {
 impl Port {
     pub async fn plug(config: Config, netlink: Netlink) -> Result<Self, Error> {
         let address = config.place.bmc;
-        let mut trusted = RootCertStore::empty();
-        // A certificate we have just made ourselves.
-        trusted
-            .add(config.ca)
-            .expect("the lab's own CA certificate is well-formed");
         let bmc = Bmc::new(bmc::Config {
             server: config.server,
             personality: Personality::named(&config.place.vendor)
@@ -80,7 +73,7 @@ impl Port {
             addresses: vec![address.into()],
             media_dir: config.media_dir,
             media_limits: media::Limits::default(),
-            trusted,
+            clients: config.clients,
             licensed: true,
             restart: BMC_RESTARTS_WITHIN,
         });

@@ -207,6 +207,7 @@ impl Dir {
             "lab.log",
             "ca.pem",
             "leases.redb",
+            "leases.redb.log",
             "lab.json.new",
             "lab.json",
         ];

@@ -1,3 +1,7 @@
 //! The life of a server: functions from desired and observed to the next step.
 
+pub mod health;
+pub mod host;
+pub mod machine;
+pub mod machine_set;
 pub mod node;

@@ -10,8 +10,10 @@
 
 pub mod assets;
 pub mod cluster;
+pub mod install;
 pub mod install_config;
 pub mod nmstate;
+pub mod preflight;
 pub mod problem;
 mod subnet;
 pub mod yaml;

@@ -125,7 +125,7 @@ fn report(progress: Progress) {
     );
 }
 
-fn find_agent(given: Option<PathBuf>) -> Result<PathBuf> {
+pub fn find_agent(given: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path);
     }

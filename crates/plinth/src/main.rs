@@ -1,15 +1,21 @@
 //! `plinth`: one program, every command. Each subcommand has a file of its own; this is the switchboard.
 #![allow(clippy::print_stdout, reason = "commands answer on standard output")]
 
+mod apiserver;
+mod cluster;
+mod crds;
 mod create;
 mod image;
 mod ironic;
 mod lab;
 mod manual;
 mod mcs;
+mod metal3;
 mod netd;
 mod plan;
+mod preflight;
 mod render;
+mod serve;
 mod vrid;
 
 use std::process::ExitCode;
@@ -25,9 +31,10 @@ pub struct Cli {
     /// How log lines are written to standard error
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, env = "PLINTH_LOG_FORMAT")]
     log_format: LogFormat,
-    /// What to log: a level (error, warn, info, debug, trace) or filters such as lab=debug
-    #[arg(long, global = true, default_value = "warn", env = "PLINTH_LOG")]
-    log: String,
+    /// What to log: a level (error, warn, info, debug, trace) or filters such as lab=debug [default: info for what
+    /// goes on running, warn otherwise]
+    #[arg(long, global = true, env = "PLINTH_LOG")]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -49,11 +56,25 @@ enum Command {
     Netd(netd::Netd),
     /// Ignition configs for nodes on their first boot
     Mcs(mcs::Mcs),
+    /// A Kubernetes API for machine objects, on a file or on etcd
+    Apiserver(apiserver::Apiserver),
+    /// The hosts and machines of a cluster, cared for by one of its control plane
+    Metal3(metal3::Metal3),
+    /// Care for bare metal without a cluster: the API, Ironic and the controllers in one process
+    Serve(serve::Serve),
     /// Show what an install would do: addresses, priorities, disks to be erased
     Plan(plan::PlanArgs),
+    /// Look for what would stop an install, before any server is powered on
+    Preflight(preflight::Preflight),
     /// Write the files of an install, stage by stage
     #[command(subcommand)]
     Create(create::Command),
+    /// Take away what an install made
+    #[command(subcommand)]
+    Destroy(cluster::Destroy),
+    /// Keep the bootstrap VM of an install
+    #[command(hide = true)]
+    BootstrapVm(cluster::Keep),
     /// Say what a field of install-config.yaml means
     Explain(plan::Explain),
     /// Print netd's configuration in the words of the programs it stands for
@@ -62,6 +83,10 @@ enum Command {
     Render(render::Render),
     /// Print the virtual router ids of a cluster
     Vrid(vrid::Vrid),
+    /// Print the definitions of the kinds that Plinth follows
+    ///
+    /// Example: plinth crds | kubectl apply --server-side -f -
+    Crds(crds::Crds),
     /// Build the OS image and the ramdisk
     #[command(subcommand)]
     Image(image::Command),
@@ -78,14 +103,20 @@ impl Command {
     fn is_daemon(&self) -> bool {
         match self {
             Self::Lab(command) => matches!(command, lab::Command::Run { .. }),
-            Self::Ironic(_) => true,
+            Self::Ironic(command) => command.is_daemon(),
             Self::Netd(command) => command.is_daemon(),
             Self::Mcs(command) => command.is_daemon(),
+            Self::Apiserver(command) => command.is_daemon(),
+            Self::Metal3(command) => command.is_daemon(),
+            Self::BootstrapVm(_) | Self::Serve(_) => true,
             Self::Plan(_)
+            | Self::Preflight(_)
             | Self::Create(_)
+            | Self::Destroy(_)
             | Self::Explain(_)
             | Self::Render(_)
             | Self::Vrid(_)
+            | Self::Crds(_)
             | Self::Image(_)
             | Self::Completion { .. }
             | Self::Man { .. } => false,
@@ -98,7 +129,9 @@ const EXIT_CODES: &str = "Exit codes:
   1  failed; the message says at what
   2  the command line is wrong
   3  what was asked for cannot be: every problem is listed, nothing was touched
-  4  the lab is up already, or there is none";
+  4  the lab is up already, or there is none
+  5  a preflight check failed
+  10 and above: the phase of `create cluster` that failed, in the order that `plinth plan` shows";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -113,11 +146,18 @@ fn main() -> ExitCode {
         Command::Ironic(command) => ironic::run(&command),
         Command::Netd(command) => netd::run(&command),
         Command::Mcs(command) => mcs::run(&command),
+        Command::Apiserver(command) => apiserver::run(&command),
+        Command::Metal3(command) => metal3::run(&command),
+        Command::Serve(command) => serve::run(&command),
         Command::Plan(command) => plan::run(&command),
+        Command::Preflight(command) => preflight::run(&command),
         Command::Create(command) => create::run(&command),
+        Command::Destroy(command) => cluster::destroy(&command),
+        Command::BootstrapVm(command) => cluster::keep_vm(&command),
         Command::Explain(command) => plan::explain(&command),
         Command::Render(command) => render::run(&command),
         Command::Vrid(command) => vrid::run(&command),
+        Command::Crds(command) => crds::run(&command),
         Command::Image(command) => image::run(command),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "plinth", &mut std::io::stdout());
@@ -139,11 +179,29 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         return 3;
     }
     if error.is::<::mcs::config::Error>()
+        || error.is::<::apiserver::config::Error>()
+        || error.is::<operator::metal3::ConfigError>()
         || error
             .downcast_ref::<installer::Error>()
             .is_some_and(installer::Error::is_refusal)
     {
         return 3;
+    }
+    match error.downcast_ref::<installer::cluster::Error>() {
+        Some(installer::cluster::Error::Stuck(stuck)) => return stuck.phase.exit_code(),
+        Some(installer::cluster::Error::Dir(error)) if error.is_refusal() => return 3,
+        Some(
+            installer::cluster::Error::Dir(_)
+            | installer::cluster::Error::Bootstrap(_)
+            | installer::cluster::Error::Interrupted,
+        )
+        | None => {}
+    }
+    if error.is::<preflight::Failed>() {
+        return 5;
+    }
+    if error.is::<::plan::preflight::NoSuchCheck>() {
+        return 2;
     }
     match error.downcast_ref::<Lab>() {
         Some(Lab::Options(_) | Lab::Needs(_) | Lab::NamespaceTaken(_)) => 3,
@@ -161,7 +219,13 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 }
 
 fn log(cli: &Cli) {
-    let filter = EnvFilter::try_new(&cli.log).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let usual = if cli.command.is_daemon() {
+        "info"
+    } else {
+        "warn"
+    };
+    let wanted = cli.log.as_deref().unwrap_or(usual);
+    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new(usual));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

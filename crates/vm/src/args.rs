@@ -143,6 +143,13 @@ fn smbios(args: &mut Args, spec: &Spec) {
     if !given.is_empty() {
         args.option("-smbios", format!("type=1{given}"));
     }
+    if !smbios.oem_strings.is_empty() {
+        let strings: Vec<_> = smbios.oem_strings.iter().map(|text| escape(text)).collect();
+        args.option(
+            "-smbios",
+            format!("type=11,value={}", strings.join(",value=")),
+        );
+    }
     if let Some(uuid) = &smbios.uuid {
         args.option("-uuid", uuid);
     }
@@ -418,6 +425,7 @@ mod tests {
                 serial: Some("SN,1".into()),
                 manufacturer: Some("Plinth".into()),
                 product: None,
+                oem_strings: vec!["ignition.platform.id=qemu".into()],
             },
             fw_cfg: vec![
                 FwCfg {

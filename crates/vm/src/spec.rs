@@ -197,6 +197,8 @@ pub struct Smbios {
     pub serial: Option<String>,
     pub manufacturer: Option<String>,
     pub product: Option<String>,
+    /// Table 11. `ignition.platform.id=qemu` tells a metal image where its config is.
+    pub oem_strings: Vec<String>,
 }
 
 /// A file the guest can read from the firmware configuration device.

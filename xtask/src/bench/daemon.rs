@@ -133,19 +133,29 @@ pub fn signal(name: &str, pid: u32) {
         .status();
 }
 
+/// Resident now.
 pub fn memory_mib(pid: u32) -> Result<f64> {
+    status_mib(pid, "VmRSS")
+}
+
+/// The most that ever was resident.
+pub fn peak_mib(pid: u32) -> Result<f64> {
+    status_mib(pid, "VmHWM")
+}
+
+fn status_mib(pid: u32, what: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let line = text
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .context("VmRSS is there")?;
+        .find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))
+        .with_context(|| format!("{what} is there"))?;
     let kib: f64 = line
         .trim()
         .trim_end_matches(" kB")
         .trim()
         .parse()
-        .context("VmRSS is a number")?;
+        .with_context(|| format!("{what} is a number"))?;
     Ok(kib / 1024.0)
 }
 

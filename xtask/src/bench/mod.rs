@@ -16,7 +16,9 @@ mod image;
 mod ironic;
 mod lb;
 mod place;
+mod plan;
 mod probe;
+mod provision;
 mod report;
 mod sim;
 mod tftp;
@@ -49,6 +51,10 @@ pub enum Name {
     Lb,
     /// Questions answered per second, beside dnsmasq, unbound and knot
     Dns,
+    /// 1,000 simulated servers from enrolled to active: time and memory
+    Provision,
+    /// `plinth plan` of 500 hosts
+    Plan,
 }
 
 impl Name {
@@ -62,17 +68,23 @@ impl Name {
             Self::Vip => "vip",
             Self::Lb => "lb",
             Self::Dns => "dns",
+            Self::Provision => "provision",
+            Self::Plan => "plan",
         }
     }
 }
 
-pub fn run(name: Name) -> Result<()> {
+/// `servers` is for those that lead servers; they have a number of their own otherwise.
+pub fn run(name: Name, servers: Option<usize>) -> Result<()> {
+    if servers.is_some() && name != Name::Provision {
+        bail!("--servers is for the benchmark `provision`");
+    }
     if place::is_inside() {
-        return measure(name);
+        return measure(name, servers);
     }
     if cfg!(debug_assertions) {
         // A slow client would be measured instead of the server.
-        return sh::run(&mut sh::cargo([
+        let mut optimised = sh::cargo([
             "run",
             "--quiet",
             "--release",
@@ -81,14 +93,18 @@ pub fn run(name: Name) -> Result<()> {
             "--",
             "bench",
             name.name(),
-        ]));
+        ]);
+        if let Some(servers) = servers {
+            optimised.args(["--servers", &servers.to_string()]);
+        }
+        return sh::run(&mut optimised);
     }
     deps::install()?;
     deps::install_bench()?;
     prepare(name)?;
     match name {
         // The lab makes its own namespaces.
-        Name::Sim => measure(name),
+        Name::Sim | Name::Provision | Name::Plan => measure(name, servers),
         Name::Ironic | Name::Tftp | Name::Dhcp | Name::Image | Name::Vip | Name::Lb | Name::Dns => {
             place::enter(name.name())
         }
@@ -102,12 +118,12 @@ fn prepare(name: Name) -> Result<()> {
         Name::Ironic => _ = venv(ironic::PACKAGES)?,
         Name::Image => return image::prepare(),
         Name::Tftp => tftp::prepare()?,
-        Name::Dhcp | Name::Vip | Name::Lb | Name::Dns => {}
+        Name::Dhcp | Name::Vip | Name::Lb | Name::Dns | Name::Provision | Name::Plan => {}
     }
     build::plinth().map(drop)
 }
 
-fn measure(name: Name) -> Result<()> {
+fn measure(name: Name, servers: Option<usize>) -> Result<()> {
     match name {
         Name::Sim => sim::run(),
         Name::Ironic => ironic::run(),
@@ -117,6 +133,8 @@ fn measure(name: Name) -> Result<()> {
         Name::Vip => vip::run(),
         Name::Lb => lb::run(),
         Name::Dns => dns::run(),
+        Name::Provision => provision::run(servers.unwrap_or(provision::SERVERS)),
+        Name::Plan => plan::run(),
     }
 }
 

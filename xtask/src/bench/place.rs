@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::sh;
 
-const INSIDE: &str = "PLINTH_BENCH_INSIDE";
+pub const INSIDE: &str = "PLINTH_BENCH_INSIDE";
 
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()

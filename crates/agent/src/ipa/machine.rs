@@ -1,12 +1,14 @@
 //! The server under the protocol: a real one in the ramdisk, a simulated one in the lab.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use model::inventory::{Disk, Inventory};
 use serde::Serialize;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use super::image::Image;
 use crate::disk;
@@ -34,6 +36,11 @@ pub trait Machine: Send + Sync + 'static {
     /// Why the disk must not be written, such as that the ramdisk runs from it.
     fn in_use(&self, disk: &Disk) -> Option<String> {
         let _ = disk;
+        None
+    }
+
+    /// Where many machines share this process: those who write at once have a place here, the others wait for one.
+    fn writers(&self) -> Option<Arc<Semaphore>> {
         None
     }
 

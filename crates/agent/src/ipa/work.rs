@@ -261,6 +261,12 @@ impl Work {
         };
         let drive = Some(&args["configdrive"]).filter(|drive| !drive.is_null());
         let image = sources.image(&args["image_info"], drive).await?;
+        // Waited for here: a thread that waits would take one from those who write.
+        let writers = self.machine.writers();
+        let _place = match &writers {
+            Some(writers) => writers.acquire().await.ok(),
+            None => None,
+        };
         self.blocking(show, move |work, job| {
             let inventory = work.machine.inventory()?;
             let node = work.known().node.clone();

@@ -5,6 +5,7 @@
 
 mod call;
 mod error;
+mod hardware;
 mod node;
 mod verbs;
 
@@ -13,6 +14,7 @@ mod tests;
 
 pub use call::{Config, Ironic, Limits, Login};
 pub use error::Error;
+pub use hardware::{BiosSetting, Brief, Component};
 pub use node::{NewNode, NewPort, Node, Patch, Port, Validation};
 pub use verbs::{ConfigDrive, Deploy, Power, Step, Verb};
 

@@ -56,7 +56,7 @@ pub fn bmc(vendor: &str, dir: &Path, licensed: bool) -> Arc<Bmc> {
         addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         media_dir,
         media_limits: media::Limits::default(),
-        trusted: RootCertStore::empty(),
+        clients: media::Clients::new(RootCertStore::empty()),
         licensed,
         restart: Duration::from_millis(300),
     })

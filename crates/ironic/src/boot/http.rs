@@ -143,7 +143,7 @@ fn wanted(headers: &HeaderMap, size: u64) -> Wanted {
 }
 
 /// Read as the client takes it, a piece at a time.
-const PIECE: u64 = 256 << 10;
+const PIECE: u64 = 64 << 10;
 
 fn pieces(
     item: Item,

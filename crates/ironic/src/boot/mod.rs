@@ -11,6 +11,7 @@
 //! Nothing here remembers what a server is to boot: that is in its record, so a restart loses nothing.
 
 pub mod arguments;
+mod blocks;
 mod certificate;
 pub mod dhcp;
 pub mod http;

@@ -19,6 +19,8 @@ use tracing::{debug, warn};
 const MOST: usize = 2048;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(30);
+/// What waits for a client to take it. A rack that boots has a thousand of them.
+const BUFFER: usize = 64 << 10;
 
 /// Who asks, put into every request.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +80,7 @@ where
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
+        .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
     if let Err(error) = served.await {
         debug!(%error, "connection");

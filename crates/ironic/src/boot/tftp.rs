@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use protocols::tftp::server::{Action, Event, Limits, Outcome, Transfer};
-use protocols::tftp::{ErrorCode, Packet, data_header};
+use protocols::tftp::{ErrorCode, Packet};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
+use super::blocks::{Block, Blocks};
 use super::shelf::{self, Item, Shelf};
 
 /// More clients than this at once have to ask again, which their firmware does.
@@ -161,26 +162,25 @@ async fn send(
     socket.connect(client).await?;
     let (mut machine, mut actions) =
         Transfer::start(Instant::now(), asked.item.size(), &asked.options, limits);
-    let mut packet = vec![];
+    let mut blocks = Blocks::new(&socket, &asked.item);
     let mut buffer = vec![0; MAX_REQUEST];
     loop {
         for action in actions.drain(..) {
             match action {
                 Action::Send { bytes } => _ = socket.send(&bytes).await?,
                 Action::SendBlock {
-                    block,
+                    block: number,
                     offset,
                     length,
-                } => {
-                    packet.clear();
-                    packet.extend(data_header(block));
-                    packet.resize(4 + length, 0);
-                    asked.item.read(offset, &mut packet[4..])?;
-                    socket.send(&packet).await?;
-                }
+                } => blocks.push(Block {
+                    number,
+                    offset,
+                    length,
+                }),
                 Action::Done(outcome) => return Ok(outcome),
             }
         }
+        blocks.flush().await?;
         let wake = machine
             .wake_at()
             .unwrap_or_else(|| Instant::now() + Duration::from_mins(1));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lifecycle::node::{BootBy, BootInto, DeployBy, Kind, Outcome, Power, Runner, StepSpec, Work};
 use serde_json::Value;
@@ -35,7 +36,7 @@ impl Performed {
         }
     }
 
-    fn failed(trouble: impl Into<String>, again: bool) -> Self {
+    pub(super) fn failed(trouble: impl Into<String>, again: bool) -> Self {
         Self::of(Outcome::Failed {
             trouble: trouble.into(),
             again,
@@ -243,20 +244,31 @@ impl Conductor {
 
     /// Has the host power itself off, and sees to it that it is.
     async fn stop_agent(&self, driver: &Driver, node: &Node) -> Performed {
-        let off = |power: Option<Power>| power == Some(Power::Off);
         // It may be off already, if this is the second time.
-        if driver.read_power(node).await.is_ok_and(off) {
+        if is_off(driver, node).await {
             return Performed::of(Outcome::Done);
         }
-        if let Err(did) = self.deploy.power_off(node).await {
+        if let Err(did) = self.deploy.flush(node).await {
             return did.into();
         }
-        let deadline = Instant::now() + self.deploy.settings.power_off_wait();
+        let telling = self.deploy.power_off(node);
+        tokio::pin!(telling);
+        let mut told = false;
+        let patience = self.deploy.settings.power_off_wait();
+        let mut deadline = Instant::now() + patience.max(TELLING);
         while Instant::now() < deadline {
-            if driver.read_power(node).await.is_ok_and(off) {
-                return Performed::of(Outcome::Done);
+            // A host that obeys may take its answer with it, and whoever waits for that waits long. Its BMC knows.
+            tokio::select! {
+                answer = &mut telling, if !told => match answer {
+                    Ok(()) => (told, deadline) = (true, Instant::now() + patience),
+                    Err(did) => return did.into(),
+                },
+                () = tokio::time::sleep(self.deploy.settings.poll()) => {
+                    if is_off(driver, node).await {
+                        return Performed::of(Outcome::Done);
+                    }
+                }
             }
-            tokio::time::sleep(self.deploy.settings.poll()).await;
         }
         info!(node = %node.uuid, "the host does not power itself off; it is forced to");
         driver.perform(node, &Work::PowerOff).await.into()
@@ -300,6 +312,14 @@ impl Conductor {
             .map(ToOwned::to_owned)
             .collect()
     }
+}
+
+/// A busy agent gets this long to be told, at least.
+const TELLING: Duration = Duration::from_secs(5);
+
+async fn is_off(driver: &Driver, node: &Node) -> bool {
+    let power = driver.read_power(node).await;
+    power.is_ok_and(|power| power == Some(Power::Off))
 }
 
 async fn tear_down_boot(driver: &Driver, node: &Node, by: BootBy) -> Performed {

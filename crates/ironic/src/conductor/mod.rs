@@ -14,6 +14,7 @@ mod agent_watch;
 mod dispatch;
 mod effects;
 pub mod inspection;
+mod limit;
 mod power;
 mod task;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use crate::driver::{Driver, Drivers};
 use crate::record::Node;
 use crate::store::{self, Change, Store};
 pub use effects::{config_drive_key, power_word};
+use limit::limit;
 
 /// What the conductor is told by the configuration.
 #[derive(Clone, Debug)]
@@ -64,6 +66,11 @@ pub type MediaUrl = Box<dyn Fn(&Node) -> Option<String> + Send + Sync>;
 
 /// Where a node shows what it waits for, and until when.
 const WAITING: &str = "waiting";
+
+fn wait_for(node: &mut Node, what: &str, until: Timestamp) {
+    let waiting = json!({"for": what, "until": Stamp(until).to_string()});
+    node.driver_internal_info.insert(WAITING.into(), waiting);
+}
 
 pub struct Conductor {
     pub options: Options,
@@ -227,11 +234,12 @@ impl Conductor {
         node.settle(self.options.defaults);
         node.reservation = self.busy(node, now).then(|| self.options.host.clone());
         match next(&node.life, &self.options.timers, now) {
-            Step::Wait { reason, until } => {
-                let waiting = json!({"for": reason.to_string(), "until": Stamp(until).to_string()});
-                node.driver_internal_info.insert(WAITING.into(), waiting);
+            Step::Wait { reason, until } => wait_for(node, &reason.to_string(), until),
+            Step::Do(work) => {
+                let until = now.saturating_add(limit(&work, &self.options.timers));
+                wait_for(node, &work.describe(), until.unwrap_or(Timestamp::MAX));
             }
-            Step::Do(_) | Step::Done | Step::Fail { .. } => {
+            Step::Done | Step::Fail { .. } => {
                 node.driver_internal_info.remove(WAITING);
             }
         }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::agent_watch::AgentWatch;
 use super::dispatch::Performed;
 use super::effects::{learn, note, powered, show_step, side_effects, tell_step};
+use super::limit::limit;
 use super::power::PowerWatch;
 use super::{Conductor, inspection};
 use crate::deploy::agent::keep_mark;
@@ -163,7 +164,7 @@ impl Conductor {
         }
         let report = match failed {
             Some(failed) => failed,
-            None => self.perform(node, &work).await,
+            None => self.perform_in_time(node, &work).await,
         };
         if let Outcome::Failed { trouble, .. } = &report.outcome {
             warn!(node = %node.uuid, work = work.describe(), trouble, "work failed");
@@ -189,6 +190,18 @@ impl Conductor {
             found
         })
         .await
+    }
+
+    /// Boxed, for it is the larger part of every node's task and most of them rest.
+    async fn perform_in_time(&self, node: &Node, work: &Work) -> Performed {
+        let limit = limit(work, &self.options.timers);
+        let work = tokio::time::timeout(limit, Box::pin(self.perform(node, work))).await;
+        work.unwrap_or_else(|_| {
+            Performed::failed(
+                format!("it did not come to an end within {} s", limit.as_secs()),
+                true,
+            )
+        })
     }
 
     async fn record_inventory(&self, node: &Node, work: Work) -> Result<(), Rest> {

@@ -332,13 +332,17 @@ impl Deploy {
         }
     }
 
-    /// Tells the agent to flush and to power the host off.
+    /// Returns when all that was written will survive a power cut.
+    pub async fn flush(&self, node: &Node) -> Result<(), Did> {
+        client(node)?.run("standby.sync", &json!({})).await?;
+        Ok(())
+    }
+
+    /// Tells the agent to power the host off. The answer may come late, or never: the host goes with it.
     pub async fn power_off(&self, node: &Node) -> Result<(), Did> {
         let client = client(node)?;
-        client.run("standby.sync", &json!({})).await?;
         let commands = client.commands().await?;
         let after = commands.last().map(|command| command.id.as_str());
-        // The answer may be lost with the host.
         match client.start("standby.power_off", &json!({}), after).await {
             Ok(_) | Err(Error::Unreachable { .. }) => Ok(()),
             Err(error) => Err(error.into()),

@@ -10,7 +10,6 @@
 //! Readers see only what is on disk, so nothing that was ever shown can be lost.
 
 mod ledger;
-mod log;
 mod tables;
 #[cfg(test)]
 pub mod tests;
@@ -19,7 +18,6 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, StorageBackend};
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -90,6 +88,8 @@ impl<T: Into<Record>> From<T> for Change {
     }
 }
 
+/// Bytes of the log: so much may be newer than the database file.
+const LOG_CAPACITY: u64 = 4 << 20;
 /// How many changes may wait for the disk; whoever comes later waits for a place.
 const QUEUE: usize = 4096;
 
@@ -120,19 +120,8 @@ impl Store {
             path: path.to_owned(),
             source: Box::new(source),
         };
-        let file =
-            open_private(path).map_err(|error| open(redb::StorageError::from(error).into()))?;
-        let database = Database::builder()
-            .set_cache_size(CACHE)
-            .create_file(file)
-            .map_err(|error| open(error.into()))?;
-        // Nobody else opens the log, for the database file is locked.
-        let mut log = path.as_os_str().to_owned();
-        log.push(".log");
-        let log = open_private(Path::new(&log))
-            .map_err(|error| open(redb::StorageError::from(error).into()))?;
-        let log = FileBackend::new(log).map_err(|error| open(error.into()))?;
-        Self::over(database, Box::new(log), log::CAPACITY, path)
+        let (database, log) = services::ledger::open_files(path).map_err(open)?;
+        Self::over(database, log, LOG_CAPACITY, path)
     }
 
     fn over(
@@ -228,19 +217,4 @@ impl Store {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Bytes of the file kept in memory. Records are in memory already; this is for documents and the tree itself.
-const CACHE: usize = 4 << 20;
-
-/// The file holds BMC passwords: nobody else may read it.
-fn open_private(path: &Path) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
 }

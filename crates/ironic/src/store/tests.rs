@@ -1,141 +1,36 @@
 //! What is on disk after a power cut, and what is not.
 
-use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
-use redb::{Database, StorageBackend};
+use services::ledger::disk;
 use uuid::Uuid;
 
 use super::{Change, Error, Store};
 use crate::driver::catalog;
 use crate::record::{Node, Record};
 
-/// A disk in memory that forgets, on a power cut, what it was not told to keep. It holds the two files of a store.
+/// A disk in memory that forgets, on a power cut, what it was not told to keep.
 #[derive(Clone, Debug, Default)]
-pub struct Disk {
-    database: Platter,
-    log: Platter,
-    /// Syncs until it breaks.
-    left: Arc<Mutex<Option<u32>>>,
-}
-
-/// One file.
-#[derive(Clone, Debug, Default)]
-struct Platter {
-    bytes: Arc<Mutex<Bytes>>,
-    left: Arc<Mutex<Option<u32>>>,
-}
-
-#[derive(Debug, Default)]
-struct Bytes {
-    now: Vec<u8>,
-    kept: Vec<u8>,
-}
+pub struct Disk(disk::Disk);
 
 /// Small, so that it is full now and then.
 const LOG_CAPACITY: u64 = 16 << 10;
 
 impl Disk {
-    /// What a machine finds after a power cut: all that was kept, and of the rest whatever sectors happened to make it.
-    pub fn after_a_power_cut(&self, mut luck: u64) -> Self {
-        let left = Arc::new(Mutex::new(None));
-        Self {
-            database: self.database.after_a_power_cut(&mut luck, &left),
-            log: self.log.after_a_power_cut(&mut luck, &left),
-            left,
-        }
+    pub fn after_a_power_cut(&self, luck: u64) -> Self {
+        Self(self.0.after_a_power_cut(luck))
     }
 
     pub fn breaks_after(&self, syncs: u32) {
-        *self.left.lock().unwrap() = Some(syncs);
-    }
-
-    fn is_mended(&self) {
-        *self.left.lock().unwrap() = None;
+        self.0.breaks_after(syncs);
     }
 
     pub fn open(&self) -> Store {
-        let file = |platter: &Platter| Platter {
-            bytes: Arc::clone(&platter.bytes),
-            left: Arc::clone(&self.left),
-        };
-        let database = Database::builder()
-            .create_with_backend(file(&self.database))
-            .unwrap();
-        let log = Box::new(file(&self.log));
+        let (database, log) = self.0.open_files().unwrap();
         Store::over(database, log, LOG_CAPACITY, Path::new("disk")).unwrap()
-    }
-}
-
-impl Platter {
-    fn after_a_power_cut(&self, luck: &mut u64, left: &Arc<Mutex<Option<u32>>>) -> Self {
-        let bytes = self.bytes.lock().unwrap();
-        let mut found = bytes.kept.clone();
-        if found.len() < bytes.now.len() && *luck & 1 == 1 {
-            found.resize(bytes.now.len(), 0);
-        }
-        for (sector, newer) in found.chunks_mut(512).zip(bytes.now.chunks(512)) {
-            *luck = luck
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            if *luck >> 63 == 1 && sector.len() == newer.len() {
-                sector.copy_from_slice(newer);
-            }
-        }
-        Self {
-            bytes: Arc::new(Mutex::new(Bytes {
-                now: found.clone(),
-                kept: found,
-            })),
-            left: Arc::clone(left),
-        }
-    }
-}
-
-impl StorageBackend for Platter {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.bytes.lock().unwrap().now.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let bytes = self.bytes.lock().unwrap();
-        let start = offset as usize;
-        let found = bytes
-            .now
-            .get(start..start + out.len())
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(found);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.bytes.lock().unwrap().now.resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        match &mut *self.left.lock().unwrap() {
-            Some(0) => return Err(io::Error::other("the disk is broken")),
-            Some(left) => *left -= 1,
-            None => {}
-        }
-        let mut bytes = self.bytes.lock().unwrap();
-        bytes.kept = bytes.now.clone();
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut bytes = self.bytes.lock().unwrap();
-        let start = offset as usize;
-        bytes
-            .now
-            .get_mut(start..start + data.len())
-            .ok_or(io::ErrorKind::UnexpectedEof)?
-            .copy_from_slice(data);
-        Ok(())
     }
 }
 
@@ -256,7 +151,7 @@ async fn readers_never_see_what_is_not_on_disk() {
     assert_eq!(store.read().nodes.len(), 1);
     assert!(!store.healthy());
     // Nothing is built on what was lost, even when the disk is well again.
-    disk.is_mended();
+    disk.0.is_mended();
     assert!(add(&store, 3).await.is_err());
     drop(store);
     let store = disk.after_a_power_cut(0).open();

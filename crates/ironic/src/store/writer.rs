@@ -79,7 +79,7 @@ fn work(
         let first = match queue.recv_timeout(QUIET) {
             Ok(job) => job,
             Err(over) => {
-                if healthy && ledger.is_behind() && told(ledger.save(&[])).is_err() {
+                if healthy && ledger.is_behind() && told(ledger.save()).is_err() {
                     broken.store(true, Ordering::Relaxed);
                 }
                 match over {

@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use model::{Mac, Secret};
-use rustls::RootCertStore;
 use tokio::task::JoinSet;
 
 pub use personality::Personality;
@@ -46,8 +45,8 @@ pub struct Config {
     /// Where images are kept while they are inserted. It exists, and no one else uses it.
     pub media_dir: PathBuf,
     pub media_limits: media::Limits,
-    /// Whose certificates are believed where `VerifyCertificate` is on.
-    pub trusted: RootCertStore,
+    /// What it fetches with.
+    pub clients: media::Clients,
     /// Whether the vendor's licence is installed.
     pub licensed: bool,
     /// How long the BMC is away when it is reset.
@@ -126,7 +125,7 @@ impl Bmc {
             addresses: config.addresses,
             restart: config.restart,
             licensed: config.licensed,
-            fetcher: media::Fetcher::new(config.media_dir, config.media_limits, config.trusted),
+            fetcher: media::Fetcher::new(config.media_dir, config.media_limits, config.clients),
             drive: tokio::sync::Mutex::default(),
             sessions: Mutex::new(Sessions::new(p.max_sessions)),
             tasks: Mutex::default(),

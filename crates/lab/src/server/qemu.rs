@@ -282,6 +282,7 @@ impl Qemu {
             serial: Some(hardware.serial.clone()),
             manufacturer: Some("Plinth".into()),
             product: Some("Lab server".into()),
+            ..Smbios::default()
         };
         spec.paused = true;
         spec.log_console = false;

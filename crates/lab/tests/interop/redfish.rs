@@ -204,7 +204,7 @@ fn bmc(vendor: &str, dir: &std::path::Path) -> Arc<Bmc> {
         addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         media_dir,
         media_limits: media::Limits::default(),
-        trusted: RootCertStore::empty(),
+        clients: media::Clients::new(RootCertStore::empty()),
         licensed: true,
         restart: Duration::from_millis(300),
     })

@@ -318,8 +318,11 @@ fn a_server_killed_after_it_acknowledged_knows_the_lease_when_it_is_back() {
     let site = net.start(net.config());
     let client = net.udhcpc(0, &["-x", "hostname:worker-0"]);
     let address = net.line("bound")[1].clone();
-    // What a killed process leaves is what the file holds at that moment.
-    fs::copy(net.file("leases.redb"), net.file("survivor.redb")).unwrap();
+    // What a killed process leaves is what the file and its log hold at that moment.
+    for end in ["", ".log"] {
+        let (from, to) = (format!("leases.redb{end}"), format!("survivor.redb{end}"));
+        fs::copy(net.file(&from), net.file(&to)).unwrap();
+    }
     drop(site);
     let site = until("the ports to be free again", || {
         let config = Config {

@@ -33,7 +33,7 @@ mod view;
 mod work;
 
 pub use next::{Step, Waiting, next};
-pub use power_sync::{PowerPolicy, PowerSeen, PowerStep, power_step, power_watch};
+pub use power_sync::{PowerPolicy, PowerSeen, PowerStep, PowerTries, power_step, power_watch};
 pub use problem::Problem;
 pub use rules::{AfterRestart, Heartbeat};
 pub use state::{Kind, ParseStateError, State};

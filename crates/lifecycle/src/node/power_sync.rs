@@ -12,7 +12,7 @@ use super::{Fault, Kind, Power, Timers, View};
 pub struct PowerPolicy {
     /// A server that is not as recorded is put as recorded; otherwise the record follows the server.
     pub force: bool,
-    /// A BMC that fails this often in a row puts its node into maintenance.
+    /// A BMC that fails this often in a row, to tell the power or to change it, puts its node into maintenance.
     pub failures: u32,
 }
 
@@ -21,6 +21,36 @@ impl Default for PowerPolicy {
         Self {
             force: true,
             failures: 3,
+        }
+    }
+}
+
+/// What went wrong before, since the BMC last agreed with the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PowerTries {
+    /// Looks in a row that failed.
+    pub failures: u32,
+    /// How often the server was told to be as recorded, and was seen otherwise afterwards.
+    pub drives: u32,
+}
+
+impl PowerTries {
+    /// What is to be kept in mind after a step.
+    #[must_use]
+    pub fn after(self, step: &PowerStep) -> Self {
+        match step {
+            PowerStep::Count => Self {
+                failures: self.failures + 1,
+                ..self
+            },
+            PowerStep::Drive(_) => Self {
+                failures: 0,
+                drives: self.drives + 1,
+            },
+            PowerStep::Agrees
+            | PowerStep::Record(_)
+            | PowerStep::GiveUp { .. }
+            | PowerStep::Recovered(_) => Self::default(),
         }
     }
 }
@@ -44,8 +74,12 @@ pub enum PowerStep {
     Drive(Power),
     /// One more failure; look again next time.
     Count,
-    /// Too many: power unknown, maintenance with this reason, fault `power failure`.
-    GiveUp { reason: String },
+    /// Too many: the power is what the BMC says, if it says anything; maintenance with this reason, fault
+    /// `power failure`.
+    GiveUp {
+        power: Option<Power>,
+        reason: String,
+    },
     /// The BMC is back: the fault and its maintenance are over.
     Recovered(Option<Power>),
 }
@@ -64,32 +98,61 @@ pub fn power_watch(view: &View, busy: bool, timers: &Timers) -> Option<Duration>
     view.state.syncs_power().then_some(timers.power_sync)
 }
 
-/// What to do about what was seen, after `failures` looks in a row that failed.
+/// What to do about what was seen, after what was tried already.
 pub fn power_step(
     view: &View,
     seen: PowerSeen<'_>,
-    failures: u32,
+    tries: PowerTries,
     policy: PowerPolicy,
 ) -> PowerStep {
     let given_up = view.maintenance && view.fault == Some(Fault::Power);
     match (seen, view.power) {
         (PowerSeen::Trouble(_), _) if given_up => PowerStep::Count,
-        (PowerSeen::Trouble(trouble), _) if failures + 1 >= policy.failures => PowerStep::GiveUp {
-            reason: format!(
+        (PowerSeen::Trouble(trouble), _) if tries.failures + 1 >= policy.failures => {
+            let reason = format!(
                 "the BMC failed {} times in a row to tell the power state; the last time: {trouble}",
-                failures + 1
-            ),
-        },
+                tries.failures + 1
+            );
+            PowerStep::GiveUp {
+                power: None,
+                reason,
+            }
+        }
         (PowerSeen::Trouble(_), _) => PowerStep::Count,
         (PowerSeen::Power(power), _) if given_up => PowerStep::Recovered(power),
         (PowerSeen::Power(None), _) => PowerStep::Agrees,
         (PowerSeen::Power(Some(seen)), Some(kept)) if seen == kept => PowerStep::Agrees,
         // A failed node is left as it is for people to look at.
-        (PowerSeen::Power(Some(_)), Some(kept))
+        (PowerSeen::Power(Some(seen)), Some(kept))
             if policy.force && view.state.kind() == Kind::Stable =>
         {
-            PowerStep::Drive(kept)
+            drive(seen, kept, tries, policy)
         }
         (PowerSeen::Power(Some(seen)), _) => PowerStep::Record(seen),
+    }
+}
+
+/// A server that does not become what it is told, or a BMC that lies about it, is not told for ever.
+fn drive(seen: Power, kept: Power, tries: PowerTries, policy: PowerPolicy) -> PowerStep {
+    if tries.drives < policy.failures {
+        return PowerStep::Drive(kept);
+    }
+    let reason = format!(
+        "the server is to be powered {} and was told so {} times; its BMC still says that it is {}. Its power is now \
+         recorded as the BMC says",
+        word(kept),
+        tries.drives,
+        word(seen)
+    );
+    PowerStep::GiveUp {
+        power: Some(seen),
+        reason,
+    }
+}
+
+fn word(power: Power) -> &'static str {
+    match power {
+        Power::On => "on",
+        Power::Off => "off",
     }
 }

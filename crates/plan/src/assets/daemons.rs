@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Inputs, yaml};
+use super::{Inputs, payload, yaml};
 use crate::cluster::HostPlan;
 use crate::install_config::{Mode, Role};
 
@@ -177,8 +177,8 @@ pub fn sha256(text: &str) -> String {
         .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// `ironic` on the bootstrap VM: the control plane's MACs only.
-pub fn ironic(inputs: &Inputs) -> String {
+/// `ironic` on the bootstrap VM, for the control plane's MACs only; or on a master, for those that come later.
+pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
     let ports = &inputs.plan.ports;
     let vip = inputs.plan.api_vips().first().copied();
     let endpoint = vip.map(|vip| match vip {
@@ -191,20 +191,23 @@ pub fn ironic(inputs: &Inputs) -> String {
         "auth": {"htpasswd": "/etc/plinth/ironic.htpasswd"},
         "public_endpoint": endpoint,
         "state": "/var/lib/plinth/ironic/ironic.redb",
-        "host": "bootstrap",
+        "host": master.map_or("bootstrap", node_name),
         "fast_track": true,
         "timers": {"deploy_callback": inputs.plan.timeouts.deploy_callback},
     });
-    if let Some(boot) = boot(inputs) {
+    let boot = match master {
+        None => bootstrap_boot(inputs),
+        Some(host) => cluster_boot(inputs, host),
+    };
+    if let Some(boot) = boot {
         config["boot"] = boot;
     }
     yaml(&config)
 }
 
 /// The boot services; over IPv6 alone there are none yet.
-fn boot(inputs: &Inputs) -> Option<Value> {
+fn bootstrap_boot(inputs: &Inputs) -> Option<Value> {
     let provisioning = &inputs.plan.provisioning;
-    let ports = &inputs.plan.ports;
     let (interface, address, prefix) = match provisioning.mode {
         Mode::Managed | Mode::Unmanaged => (
             PROVISIONING,
@@ -229,19 +232,77 @@ fn boot(inputs: &Inputs) -> Option<Value> {
             (EXTERNAL, own, home.map_or(24, ipnet::IpNet::prefix_len))
         }
     };
+    let macs = provisioning.control_plane_macs.iter();
+    let known = json!({
+        "allow": "known",
+        "hosts": macs.map(|mac| json!({"mac": mac})).collect::<Vec<_>>(),
+    });
+    let mut boot = boot(inputs, interface, address, prefix, &known)?;
+    // What the installer's disc brought.
+    let disc = payload::MOUNT;
+    boot["loaders"] = json!(format!("{disc}/ipxe"));
+    boot["ramdisk"] = json!({
+        "kernel": format!("{disc}/ramdisk/vmlinuz"),
+        "initrd": format!("{disc}/ramdisk/initrd"),
+    });
+    Some(boot)
+}
+
+/// What holds on this master whatever the Provisioning object says. metal3 puts the link and the address of the
+/// provisioning network in; without such a network a static address of the host's own is served from.
+fn cluster_boot(inputs: &Inputs, host: &HostPlan) -> Option<Value> {
+    let provisioning = &inputs.plan.provisioning;
+    let place = match (provisioning.mode, provisioning.cluster_ip) {
+        (Mode::Managed | Mode::Unmanaged, Some(address)) => {
+            let interface = provisioning.interface.clone().unwrap_or_default();
+            Some((interface, address, provisioning.cidr?.prefix_len()))
+        }
+        (Mode::Managed | Mode::Unmanaged, None) => None,
+        (Mode::Disabled, _) => own_place(inputs, host),
+    };
+    let (interface, address, prefix) = place?;
+    boot(inputs, &interface, address, prefix, &json!({}))
+}
+
+/// The host's interface on the machine network, if its address is static.
+fn own_place(inputs: &Inputs, host: &HostPlan) -> Option<(String, IpAddr, u8)> {
+    let interfaces = host.network.as_ref()?.interfaces.iter();
+    interfaces
+        .flat_map(|interface| {
+            let addresses = interface.ipv4.addresses.iter();
+            let addresses = addresses.chain(&interface.ipv6.addresses);
+            addresses.map(|net| (interface.name.clone(), net.addr(), net.prefix_len()))
+        })
+        .find(|(_, address, _)| {
+            let machine = &inputs.plan.networks.machine;
+            machine.iter().any(|net| net.contains(address))
+        })
+}
+
+fn boot(
+    inputs: &Inputs,
+    interface: &str,
+    address: IpAddr,
+    prefix: u8,
+    clients: &Value,
+) -> Option<Value> {
+    let provisioning = &inputs.plan.provisioning;
+    let ports = &inputs.plan.ports;
     if !address.is_ipv4() {
         return None;
     }
     let dhcp = match provisioning.mode {
         Mode::Managed => {
             let (first, last) = provisioning.dhcp_range?;
-            json!({
+            let mut dhcp = json!({
                 "mode": "server",
                 "ranges": [format!("{first},{last}")],
-                "allow": "known",
-                "hosts": provisioning.control_plane_macs.iter().map(|mac| json!({"mac": mac})).collect::<Vec<_>>(),
                 "router": provisioning.gateway,
-            })
+            });
+            for (key, value) in clients.as_object().into_iter().flatten() {
+                dhcp[key] = value.clone();
+            }
+            dhcp
         }
         Mode::Unmanaged => json!({"mode": "proxy"}),
         Mode::Disabled => json!({"mode": "off"}),

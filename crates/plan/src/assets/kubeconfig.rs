@@ -16,6 +16,11 @@ pub fn bootstrap(inputs: &Inputs) -> String {
     render(inputs, "bootstrap", "api-int")
 }
 
+/// For those who care for hosts.
+pub fn metal3(inputs: &Inputs) -> String {
+    render(inputs, "metal3", "api-int")
+}
+
 /// For a node that has no identity yet.
 pub fn node(inputs: &Inputs) -> String {
     render(inputs, "node-bootstrapper", "api-int")

@@ -26,6 +26,11 @@ pub fn render(inputs: &Inputs) -> Files {
         false,
         &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
     );
+    for definition in crd::all() {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        let value = serde_json::to_value(&definition).expect("a definition is plain data");
+        add(format!("05_crd-{name}"), false, &value);
+    }
     for (name, value) in rbac() {
         add(format!("10_rbac-{name}"), false, &value);
     }
@@ -101,6 +106,17 @@ pub fn render(inputs: &Inputs) -> Files {
                 format!("{prefix}_host-network-config-secrets-{at:0width$}"),
                 true,
                 &network,
+            );
+        }
+        if let Some(network) = &host.network {
+            let data = secret(
+                &format!("{}-network-data-secret", host.name),
+                &[("networkData", &network.network_data().to_string())],
+            );
+            add(
+                format!("{prefix}_host-network-data-secrets-{at:0width$}"),
+                true,
+                &data,
             );
         }
         add(
@@ -289,6 +305,12 @@ fn bare_metal_host(plan: &HostPlan, host: &Host) -> Value {
     if host.network_document.is_some() {
         spec["preprovisioningNetworkDataName"] =
             json!(format!("{}-network-config-secret", host.name));
+    }
+    if host.network.is_some() {
+        // For the config drive: an image that reads it has its addresses before Ignition runs.
+        spec["networkData"] = json!({
+            "name": format!("{}-network-data-secret", host.name), "namespace": NAMESPACE,
+        });
     }
     let mut labels = json!({});
     if let Some(machine) = &plan.machine {

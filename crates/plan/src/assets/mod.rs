@@ -6,13 +6,15 @@
 //!                      ─▶ auth/ tls/ metadata.json
 //! ```
 //!
-//! Custom resource definitions come with the API types; daemons that read no configuration yet have no file here.
+//! Custom resource definitions are those of the API types.
 
+mod control_plane;
 mod daemons;
 mod ignition;
 mod kubeconfig;
 mod manifests;
 mod nodes;
+pub mod payload;
 mod units;
 
 use std::collections::BTreeMap;
@@ -121,6 +123,11 @@ pub fn ignition_configs(inputs: &Inputs) -> Files {
         if let (Some(token), Some(role)) = (inputs.keys.hosts.get(&host.name), host.role) {
             let config = ignition::pointer(inputs, role.name(), token);
             files.insert(format!("hosts/{}.ign", host.name), File::private(config));
+            if let Some(network) = &host.network {
+                let data = format!("{:#}\n", network.network_data());
+                let path = format!("hosts/{}.network-data.json", host.name);
+                files.insert(path, File::public(data));
+            }
         }
     }
     files

@@ -4,18 +4,19 @@ use std::fmt::Write as _;
 
 use super::daemons::{self, EXTERNAL, PROVISIONING, node_name};
 use super::ignition::Config;
-use super::units::{BINARY, IRONIC, MCS, NETD};
-use super::{Inputs, kubeconfig};
+use super::units::{APISERVER, BINARY, BOOTSTRAP_APISERVER, ETCD, IRONIC, MCS, METAL3, NETD};
+use super::{Inputs, control_plane, kubeconfig, payload};
 use crate::cluster::HostPlan;
-use crate::install_config::{InstallConfig, Mode, Role};
+use crate::install_config::{InstallConfig, Mode, Payload, Role};
 
 const PKI: &str = "/etc/plinth/pki";
 
 pub fn bootstrap(inputs: &Inputs) -> String {
     let mut config = common(inputs, "bootstrap");
     config.file("/etc/hostname", 0o644, "bootstrap\n");
-    if let Some(url) = &inputs.binary.bootstrap_url {
-        config.remote(BINARY, 0o755, url, &inputs.binary.sha256, None);
+    match &inputs.binary.bootstrap_url {
+        Some(url) => _ = config.remote(BINARY, 0o755, url, &inputs.binary.sha256, None),
+        None => payload::unit(&mut config, inputs),
     }
     for (path, text) in nics(inputs) {
         config.file(&format!("/etc/systemd/network/{path}"), 0o644, text);
@@ -35,7 +36,11 @@ pub fn bootstrap(inputs: &Inputs) -> String {
             );
         }
     }
-    config.file("/etc/plinth/ironic.yaml", 0o600, daemons::ironic(inputs));
+    config.file(
+        "/etc/plinth/ironic.yaml",
+        0o600,
+        daemons::ironic(inputs, None),
+    );
     let line = format!("bootstrap-user:{}\n", inputs.keys.ironic_hash.expose());
     config.file("/etc/plinth/ironic.htpasswd", 0o600, line);
     for name in [
@@ -63,7 +68,16 @@ pub fn bootstrap(inputs: &Inputs) -> String {
         kubeconfig::bootstrap(inputs),
     );
     for unit in [&NETD, &MCS, &IRONIC] {
-        config.unit(&unit.name(), &unit.render());
+        config.unit(&unit.name(), &unit.render_after(&[payload::UNIT]));
+    }
+    if inputs.plan.cluster.payload == Payload::Builtin {
+        let unit = &BOOTSTRAP_APISERVER;
+        config.file(
+            "/etc/plinth/apiserver.yaml",
+            0o600,
+            control_plane::bootstrap_apiserver(inputs),
+        );
+        config.unit(&unit.name(), &unit.render_after(&[payload::UNIT]));
     }
     config.render()
 }
@@ -124,6 +138,15 @@ fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>) {
     );
     if let Some(host) = host {
         pair(config, inputs, &format!("etcd-{}", node_name(host)));
+        config.file(
+            "/etc/plinth/etcd.yaml",
+            0o600,
+            control_plane::etcd(inputs, host),
+        );
+        config.unit(&ETCD.name(), &ETCD.render());
+        if inputs.plan.cluster.payload == Payload::Builtin {
+            builtin(config, inputs, host);
+        }
     }
     service_account(config, inputs);
     config.file("/etc/plinth/mcs.yaml", 0o600, daemons::mcs(inputs, false));
@@ -133,6 +156,22 @@ fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>) {
         config.file("/etc/plinth/mcs/worker.ign", 0o600, worker);
     }
     config.unit(&MCS.name(), &MCS.render());
+}
+
+/// The API on the store of all masters, and metal3, which is active on one of them.
+fn builtin(config: &mut Config, inputs: &Inputs, host: &HostPlan) {
+    for (path, text) in [
+        ("apiserver.yaml", control_plane::apiserver(inputs, host)),
+        ("metal3.yaml", control_plane::metal3(inputs, host)),
+        ("metal3.kubeconfig", kubeconfig::metal3(inputs)),
+        ("ironic.yaml", daemons::ironic(inputs, Some(host))),
+    ] {
+        config.file(&format!("/etc/plinth/{path}"), 0o600, text);
+    }
+    let login = format!("metal3:{}\n", inputs.keys.ironic_hash.expose());
+    config.file("/etc/plinth/ironic.htpasswd", 0o600, login);
+    config.unit(&APISERVER.name(), &APISERVER.render());
+    config.unit(&METAL3.name(), &METAL3.render());
 }
 
 fn common(inputs: &Inputs, name: &str) -> Config {

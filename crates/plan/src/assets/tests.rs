@@ -127,7 +127,13 @@ const EXAMPLES: [(&str, &str); 6] = [
 fn the_files_of_every_example_are_as_agreed() {
     for (name, text) in EXAMPLES {
         let files = render(text);
-        insta::assert_snapshot!(format!("manifests-{name}"), readable(&files, "manifests/"));
+        // The definitions have snapshots where they are made.
+        let own: Files = files
+            .clone()
+            .into_iter()
+            .filter(|(path, _)| !path.contains("_crd-"))
+            .collect();
+        insta::assert_snapshot!(format!("manifests-{name}"), readable(&own, "manifests/"));
         insta::assert_snapshot!(
             format!("bootstrap-{name}"),
             readable(&files, "bootstrap.ign")
@@ -166,6 +172,86 @@ fn whatever_holds_a_secret_is_for_its_owner_only() {
         let content = String::from_utf8_lossy(&file.bytes).into_owned();
         let holds = secrets.iter().any(|secret| content.contains(secret));
         assert!(!holds || file.mode == 0o600, "{path}");
+    }
+}
+
+#[test]
+fn every_kind_that_is_not_kubernetes_own_is_defined_and_before_it_is_used() {
+    for (name, text) in EXAMPLES {
+        let files = render(text);
+        let objects: Vec<serde_json::Value> = files
+            .iter()
+            .filter(|(path, _)| path.starts_with("manifests/"))
+            .map(|(_, file)| {
+                serde_saphyr::from_str(std::str::from_utf8(&file.bytes).unwrap()).unwrap()
+            })
+            .collect();
+        let mut defined = std::collections::BTreeSet::new();
+        for object in objects {
+            let kind = object["kind"].as_str().unwrap().to_owned();
+            let group = object["apiVersion"].as_str().unwrap();
+            let group = group.split_once('/').map_or("", |(group, _)| group);
+            if kind == "CustomResourceDefinition" {
+                let spec = &object["spec"];
+                let made = spec["names"]["kind"].as_str().unwrap().to_owned();
+                defined.insert((spec["group"].as_str().unwrap().to_owned(), made));
+            } else if group.contains('.') && !group.ends_with("k8s.io") {
+                assert!(
+                    defined.contains(&(group.to_owned(), kind.clone())),
+                    "{name}: {group} {kind} is used before it is defined"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_daemon_has_its_configuration_and_a_master_has_them_all() {
+    let bootstrap = |text: &str| {
+        let files = render(text);
+        let config = serde_json::from_slice(&files["bootstrap.ign"].bytes).unwrap();
+        opened(&config)
+    };
+    for (name, text) in EXAMPLES {
+        let bootstrap = bootstrap(text);
+        let files = bootstrap["storage"]["files"].as_array().unwrap();
+        let inner = files.iter().filter(|file| {
+            let path = file["path"].as_str().unwrap();
+            path.starts_with("/etc/plinth/mcs/")
+        });
+        let mut masters = 0;
+        for config in inner
+            .map(|file| &file["contents"]["source"])
+            .chain([&bootstrap])
+        {
+            let files = config["storage"]["files"].as_array().unwrap();
+            let paths: Vec<&str> = files
+                .iter()
+                .map(|file| file["path"].as_str().unwrap())
+                .collect();
+            let units = config["systemd"]["units"].as_array().unwrap();
+            for unit in units {
+                let text = unit["contents"].as_str().unwrap();
+                let runs = text
+                    .split_whitespace()
+                    .find(|word| word.starts_with("/etc/plinth/"));
+                assert!(
+                    runs.is_none_or(|file| paths.contains(&file)),
+                    "{name}: {text}"
+                );
+            }
+            let has = |daemon: &str| {
+                let unit = format!("plinth-{daemon}.service");
+                units.iter().any(|known| known["name"] == unit)
+            };
+            if has("etcd") {
+                masters += 1;
+                for daemon in ["netd", "mcs", "apiserver", "metal3"] {
+                    assert!(has(daemon), "{name}: {daemon}");
+                }
+            }
+        }
+        assert!(masters > 0, "{name}");
     }
 }
 

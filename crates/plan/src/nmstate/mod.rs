@@ -3,6 +3,7 @@
 //! Read into types here, with every problem at once; rendered for NetworkManager and systemd-networkd beside.
 
 mod keyfile;
+mod network_data;
 mod networkd;
 
 use std::net::IpAddr;

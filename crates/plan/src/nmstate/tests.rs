@@ -79,5 +79,6 @@ proptest! {
         let (network, _) = read(&text);
         network.keyfiles();
         network.networkd();
+        network.network_data();
     }
 }

@@ -67,6 +67,22 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
+    /// Print an install-config.yaml that makes a cluster of the lab's servers
+    ///
+    /// Example: plinth lab install-config --masters 3 --workers 1 > site/install-config.yaml
+    InstallConfig {
+        #[command(flatten)]
+        at: At,
+        /// How many servers become the control plane
+        #[arg(long, default_value_t = 3)]
+        masters: usize,
+        /// How many servers become workers
+        #[arg(long, default_value_t = 1)]
+        workers: usize,
+        /// How servers are booted
+        #[arg(long, value_enum, default_value_t = BootMode::Pxe)]
+        mode: BootMode,
+    },
     /// Take the lab down and leave nothing behind
     Down {
         #[command(flatten)]
@@ -141,6 +157,12 @@ pub enum FirmwareKind {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+pub enum BootMode {
+    Pxe,
+    VirtualMedia,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 pub enum Output {
     Table,
     Json,
@@ -175,6 +197,27 @@ pub fn run(command: Command) -> Result<()> {
         }
         Command::Fault(command) => fault::run(command),
         Command::Exec { at, command } => exec(&at, &command),
+        Command::InstallConfig {
+            at,
+            masters,
+            workers,
+            mode,
+        } => {
+            let Answer::Status(status) = ask(&at, &Request::Status)? else {
+                bail!("the lab answered something else");
+            };
+            let mode = match mode {
+                BootMode::Pxe => lab::install_config::Mode::Pxe,
+                BootMode::VirtualMedia => lab::install_config::Mode::VirtualMedia,
+            };
+            let wish = lab::install_config::Wish {
+                masters,
+                workers,
+                mode,
+            };
+            print!("{}", lab::install_config::render(&status, wish)?);
+            Ok(())
+        }
         Command::Down { at } => {
             let name = runtime()?.block_on(up::down(&at.dir()?, |line| println!("{line}")))?;
             println!("lab {name} is down");

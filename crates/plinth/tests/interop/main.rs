@@ -6,7 +6,9 @@ mod harness;
 
 mod names;
 mod netboot;
+mod operator;
 mod plan;
+mod preflight;
 mod provision;
 #[path = "../../../lab/tests/interop/python.rs"]
 mod python;

@@ -118,3 +118,130 @@ fn a_field_is_explained_and_a_typo_is_named() {
         said(&typo)
     );
 }
+
+/// The API as a master runs it, but alone and on loopback.
+struct Api {
+    child: std::process::Child,
+    server: String,
+    log: std::path::PathBuf,
+}
+
+impl Api {
+    fn start(dir: &Path) -> Self {
+        // Free a moment ago; nobody else takes ports at random in a test.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let tls = dir.join("tls");
+        let config = serde_json::json!({
+            "listen": format!("127.0.0.1:{port}"),
+            "tls": {
+                "certificate": tls.join("apiserver.crt"), "key": tls.join("apiserver.key"),
+                "client_ca": tls.join("kube-ca.crt"),
+            },
+            "store": {"file": dir.join("registry")},
+            "service_accounts": {"key": tls.join("service-account.key")},
+            "namespaces": ["openshift-machine-api"],
+        });
+        let path = dir.join("apiserver.yaml");
+        std::fs::write(&path, config.to_string()).unwrap();
+        let log = dir.join("apiserver.log");
+        let child = Command::new(env!("CARGO_BIN_EXE_plinth"))
+            .args(["apiserver", "--config"])
+            .arg(&path)
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let api = Self {
+            child,
+            server: format!("https://127.0.0.1:{port}"),
+            log,
+        };
+        let ready = || {
+            api.kubectl(dir, &["get", "--raw", "/readyz"])
+                .status
+                .success()
+        };
+        assert!(
+            crate::harness::poll(std::time::Duration::from_mins(1), ready),
+            "the API is not ready: {}",
+            std::fs::read_to_string(&api.log).unwrap_or_default()
+        );
+        api
+    }
+
+    fn kubectl(&self, dir: &Path, args: &[&str]) -> Output {
+        Command::new("kubectl")
+            .args(["--server", &self.server, "--kubeconfig"])
+            .arg(dir.join("auth/kubeconfig"))
+            .args(args)
+            .env("HOME", dir)
+            .output()
+            .expect("kubectl is needed (cargo xtask deps installs it)")
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[test]
+fn kubectl_accepts_every_manifest() {
+    for example in ["pxe", "dual-stack", "static-bonds-vlans"] {
+        let dir = site(example);
+        let path = dir.path().to_str().unwrap();
+        let made = plinth(&["create", "ignition-configs", "--dir", path]);
+        assert!(made.status.success(), "{}", said(&made));
+        let api = Api::start(dir.path());
+        let manifests = dir.path().join("manifests");
+        let mut definitions: Vec<_> = std::fs::read_dir(&manifests)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_str().unwrap().contains("_crd-"))
+            .collect();
+        definitions.sort();
+        assert!(!definitions.is_empty());
+        for definition in &definitions {
+            let file = definition.to_str().unwrap();
+            let output = api.kubectl(dir.path(), &["apply", "--server-side", "-f", file]);
+            assert!(output.status.success(), "{file}: {}", said(&output));
+        }
+        let all = manifests.to_str().unwrap();
+        let wait = [
+            "wait",
+            "--for=condition=Established",
+            "crd",
+            "--all",
+            "--timeout=60s",
+        ];
+        let output = api.kubectl(dir.path(), &wait);
+        assert!(output.status.success(), "{}", said(&output));
+        // As a client sees it, as the API would take it, and for good.
+        for how in [
+            &["create", "--dry-run=client", "-o", "name"][..],
+            &["apply", "--server-side", "--dry-run=server"],
+            &["apply", "--server-side"],
+            &["apply", "--server-side"],
+        ] {
+            let args = [how, &["-f", all]].concat();
+            let output = api.kubectl(dir.path(), &args);
+            assert!(
+                output.status.success(),
+                "{example} {how:?}: {}",
+                said(&output)
+            );
+        }
+        let hosts = ["get", "bmh", "-n", "openshift-machine-api", "-o", "name"];
+        let hosts = api.kubectl(dir.path(), &hosts);
+        assert!(
+            said(&hosts).contains("baremetalhost.metal3.io/master-0"),
+            "{}",
+            said(&hosts)
+        );
+    }
+}

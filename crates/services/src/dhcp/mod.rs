@@ -37,6 +37,8 @@ const BUFFER: usize = 2048;
 const SEND_WITHIN: Duration = Duration::from_millis(100);
 /// A bridge takes over the MAC of a port that is plugged in: look again.
 const MAC_VALID_FOR: Duration = Duration::from_secs(1);
+/// Packets taken in a row before anything else is looked at.
+const AT_ONCE: usize = 64;
 /// Errors in a row that mean the link is gone for good.
 const MAX_ERRORS: u32 = 20;
 const ERROR_PAUSE: Duration = Duration::from_millis(250);
@@ -236,8 +238,10 @@ impl Shell {
                     },
                     None => continue,
                 },
-                Woken::Stored(Some(Done::Written(token))) => Event::Persisted { token },
-                Woken::Stored(Some(Done::Failed(token))) => Event::PersistFailed { token },
+                Woken::Stored(Some(done)) => {
+                    self.stored(done, &mut told).await;
+                    continue;
+                }
                 Woken::Timer => Event::Timer,
                 Woken::Stop => break,
                 Woken::Stored(None) => {
@@ -260,12 +264,40 @@ impl Shell {
             errors = 0;
             let actions = self.server.handle(SystemTime::now(), event);
             self.act(actions, None, &mut told).await;
+            self.more(&mut packet, &mut told).await;
         }
         let store = self.store;
         tokio::task::spawn_blocking(move || store.close())
             .await
             .expect("closing the file does not panic");
         Ok(())
+    }
+
+    /// Packets that have come meanwhile: the disk is asked once for all who want a lease.
+    async fn more(&mut self, packet: &mut [u8], told: &mut impl FnMut(Report)) {
+        for _ in 0..AT_ONCE {
+            let Ok((length, _)) = self.udp.try_recv_from(packet) else {
+                return;
+            };
+            let bytes = &packet[..length];
+            let actions = self
+                .server
+                .handle(SystemTime::now(), Event::Packet { bytes });
+            self.act(actions, None, told).await;
+        }
+    }
+
+    /// Leases that are on disk, or are not.
+    async fn stored(&mut self, done: Done, told: &mut impl FnMut(Report)) {
+        for token in done.tokens {
+            let event = if done.written {
+                Event::Persisted { token }
+            } else {
+                Event::PersistFailed { token }
+            };
+            let actions = self.server.handle(SystemTime::now(), event);
+            self.act(actions, None, told).await;
+        }
     }
 
     async fn wait(

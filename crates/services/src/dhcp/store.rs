@@ -1,17 +1,24 @@
-//! Leases on disk: one file, one thread that writes, many leases to one commit.
+//! Leases on disk: a database file and its log, one thread that writes, all that wait to one write and one sync.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use protocols::dhcp::server::{Lease, Token};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
-/// By address, as JSON.
-const LEASES: TableDefinition<u32, &[u8]> = TableDefinition::new("leases");
+use crate::ledger::{Ledger, open_files};
+
 /// Leases waiting for the disk; a client that finds it full asks again.
 const QUEUE: usize = 4096;
+/// Bytes of the log: so much may be newer than the database file.
+const LOG_CAPACITY: u64 = 4 << 20;
+/// Quiet time after which the database file is brought up to date.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// What went wrong with the file of leases.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +48,18 @@ pub enum Error {
 /// The file and its writer.
 #[derive(Debug)]
 pub struct Store {
-    writes: Option<mpsc::Sender<(Token, Lease)>>,
-    done: mpsc::Receiver<Done>,
+    writes: Option<SyncSender<Job>>,
+    done: mpsc::UnboundedReceiver<Done>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// What became of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
-    Written(Token),
-    Failed(Token),
+type Job = (Token, Lease);
+
+/// What became of leases that were written together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    pub tokens: Vec<Token>,
+    pub written: bool,
 }
 
 impl Store {
@@ -62,32 +71,31 @@ impl Store {
                 source,
             })?;
         }
-        let open = |source: redb::Error| Error::Open {
-            path: path.to_owned(),
-            source: Box::new(source),
-        };
-        let database = Database::create(path).map_err(|error| open(error.into()))?;
-        let leases = read(&database).map_err(|source| Error::Read {
+        let (database, log) = open_files(path).map_err(|source| Error::Open {
             path: path.to_owned(),
             source: Box::new(source),
         })?;
-        let (writes, queue) = mpsc::channel(QUEUE);
-        let (tell, done) = mpsc::channel(QUEUE);
+        let opened = Ledger::open(Arc::new(database), log, LOG_CAPACITY);
+        let (ledger, found) = opened.map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let (writes, queue) = sync_channel(QUEUE);
+        // As many as are queued at most; whoever reads it is never waited for.
+        let (tell, done) = mpsc::unbounded_channel();
         let thread = thread::Builder::new()
             .name("leases".into())
-            .spawn(move || work(&database, queue, &tell))
+            .spawn(move || work(ledger, &queue, &tell))
             .map_err(|source| Error::Thread {
                 path: path.to_owned(),
                 source,
             })?;
-        Ok((
-            Self {
-                writes: Some(writes),
-                done,
-                thread: Some(thread),
-            },
-            leases,
-        ))
+        let store = Self {
+            writes: Some(writes),
+            done,
+            thread: Some(thread),
+        };
+        Ok((store, leases(found.entries())))
     }
 
     /// Queues a record; false if the disk is too far behind.
@@ -97,7 +105,7 @@ impl Store {
             .is_some_and(|writes| writes.try_send((token, lease)).is_ok())
     }
 
-    /// The next write that is over.
+    /// The next writes that are over.
     pub async fn done(&mut self) -> Option<Done> {
         self.done.recv().await
     }
@@ -122,62 +130,59 @@ impl Drop for Store {
     }
 }
 
-fn read(database: &Database) -> Result<Vec<Lease>, redb::Error> {
-    let transaction = database.begin_read()?;
-    let table = match transaction.open_table(LEASES) {
-        Ok(table) => table,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
+/// In the order of their addresses.
+fn leases(entries: BTreeMap<String, Vec<u8>>) -> Vec<Lease> {
     let mut leases = Vec::new();
-    for row in table.iter()? {
-        let (address, record) = row?;
-        match serde_json::from_slice(record.value()) {
+    for (address, record) in entries {
+        match serde_json::from_slice::<Lease>(&record) {
             Ok(lease) => leases.push(lease),
-            Err(error) => {
-                warn!(address = %std::net::Ipv4Addr::from(address.value()), %error, "a lease on disk cannot be read");
+            Err(error) => warn!(address, %error, "a lease on disk cannot be read"),
+        }
+    }
+    leases.sort_by_key(|lease| lease.address);
+    leases
+}
+
+fn work(mut ledger: Ledger, queue: &Receiver<Job>, tell: &mpsc::UnboundedSender<Done>) {
+    loop {
+        let first = match queue.recv_timeout(QUIET) {
+            Ok(job) => job,
+            Err(over) => {
+                if ledger.is_behind()
+                    && let Err(error) = ledger.save(|_| Ok(()))
+                {
+                    error!(
+                        error = model::chain(&error),
+                        "the file of leases could not be brought up to date"
+                    );
+                }
+                match over {
+                    RecvTimeoutError::Timeout => continue,
+                    RecvTimeoutError::Disconnected => return,
+                }
             }
-        }
-    }
-    Ok(leases)
-}
-
-fn work(database: &Database, mut queue: mpsc::Receiver<(Token, Lease)>, tell: &mpsc::Sender<Done>) {
-    while let Some(first) = queue.blocking_recv() {
-        let mut batch = vec![first];
-        while batch.len() < QUEUE
-            && let Ok(next) = queue.try_recv()
-        {
-            batch.push(next);
-        }
-        let written = commit(database, &batch);
-        if let Err(error) = &written {
-            error!(leases = batch.len(), %error, "leases could not be written");
-        }
-        for (token, _) in batch {
-            let done = if written.is_ok() {
-                Done::Written(token)
-            } else {
-                Done::Failed(token)
-            };
-            // Nobody listens any more: we only finish what is queued.
-            let _ = tell.blocking_send(done);
-        }
-    }
-}
-
-fn commit(database: &Database, batch: &[(Token, Lease)]) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
-    {
-        let mut table = transaction.open_table(LEASES)?;
-        for (_, lease) in batch {
-            let record = serde_json::to_vec(lease)
+        };
+        let (mut tokens, mut entries) = (Vec::new(), Vec::new());
+        for (token, lease) in std::iter::once(first).chain(queue.try_iter().take(QUEUE)) {
+            let record = serde_json::to_vec(&lease)
                 .expect("a lease has only names, numbers and times since 1970");
-            table.insert(u32::from(lease.address), record.as_slice())?;
+            entries.push((lease.address.to_string(), Some(record)));
+            tokens.push(token);
         }
+        let written = ledger.write(entries);
+        if let Err(error) = &written {
+            error!(
+                leases = tokens.len(),
+                error = model::chain(error),
+                "leases could not be written"
+            );
+        }
+        // Nobody may listen any more: we only finish what is queued.
+        let _ = tell.send(Done {
+            tokens,
+            written: written.is_ok(),
+        });
     }
-    transaction.commit()?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -209,9 +214,13 @@ mod tests {
         for n in 1..=200 {
             assert!(store.write(Token(n.into()), lease(n)));
         }
-        for n in 1..=200 {
-            assert_eq!(store.done().await, Some(Done::Written(Token(n))));
+        let mut written = Vec::new();
+        while written.len() < 200 {
+            let done = store.done().await.unwrap();
+            assert!(done.written);
+            written.extend(done.tokens);
         }
+        assert_eq!(written, (1..=200).map(Token).collect::<Vec<_>>());
         drop(store);
         let (_store, found) = Store::open(&path).unwrap();
         assert_eq!(found, (1..=200).map(lease).collect::<Vec<_>>());

@@ -333,6 +333,7 @@ async fn qemu_accepts_every_device_at_once() {
         serial: Some("SN, 1".into()),
         manufacturer: Some("Plinth".into()),
         product: Some("Lab".into()),
+        ..vm::Smbios::default()
     };
     spec.fw_cfg = vec![
         vm::FwCfg {

@@ -58,6 +58,34 @@ async fn the_clock_is_set_where_there_is_one() {
         [json!({"DateTime": "2026-01-02T03:04:05+00:00"})]
     );
     assert_eq!(client.bmc_version().await.unwrap().as_deref(), Some("7.1"));
+    assert_eq!(
+        client.clock().await.unwrap().as_deref(),
+        Some("2000-01-01T00:00:00+00:00")
+    );
+}
+
+#[tokio::test]
+async fn licences_are_read_where_the_bmc_lists_them() {
+    const LICENCES: &str = "/redfish/v1/Managers/1/LicenseService/";
+    let hpe = Fake::start(|seen| match seen.path.as_str() {
+        MANAGER => Some(ok(
+            json!({"Id": "1", "Oem": {"Hpe": {"Links": {"LicenseService": {"@odata.id": LICENCES}}}}}),
+        )),
+        LICENCES => Some(ok(json!({"Members": [{"@odata.id": "/licence"}]}))),
+        "/licence" => Some(ok(json!({"Id": "1", "License": "iLO Advanced"}))),
+        _ => managed(seen),
+    })
+    .await;
+    assert_eq!(
+        hpe.client().licences().await.unwrap(),
+        Some(vec!["iLO Advanced".to_string()])
+    );
+    let plain = Fake::start(|seen| match seen.path.as_str() {
+        MANAGER => Some(ok(json!({"Id": "1"}))),
+        _ => managed(seen),
+    })
+    .await;
+    assert_eq!(plain.client().licences().await.unwrap(), None);
 }
 
 #[tokio::test]

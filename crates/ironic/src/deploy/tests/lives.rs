@@ -194,6 +194,25 @@ async fn an_image_that_cannot_be_written_fails_before_the_host_is_touched_and_ca
 }
 
 #[tokio::test]
+async fn a_host_that_takes_its_last_answer_with_it_does_not_hold_its_deployment_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), "").await;
+    let host = Host::new(Manners {
+        leaves: true,
+        ..Manners::default()
+    });
+    let _plugged = host.plug(&server);
+    available(&server, &host, "ipxe").await;
+    verb(&server, json!({"target": "active"})).await;
+    let seen = until(&server, |node| {
+        node["driver_internal_info"]["waiting"]["for"] == "powering off through the agent"
+    });
+    assert_eq!(seen.await["provision_state"], "deploying");
+    let node = reaches(&server, "active").await;
+    assert_eq!(node["driver_internal_info"]["waiting"], Value::Null);
+}
+
+#[tokio::test]
 async fn a_step_that_fails_on_the_agent_is_told_with_its_logs_and_the_host_can_be_deployed_again() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), "").await;

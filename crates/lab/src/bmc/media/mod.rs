@@ -76,31 +76,46 @@ pub enum FetchError {
     },
 }
 
+/// What BMCs fetch with. One for all of a rack: connections and trust take memory.
+#[derive(Debug, Clone)]
+pub struct Clients {
+    /// Believes these authorities.
+    strict: Client,
+    /// Believes anyone.
+    lax: Client,
+}
+
+impl Clients {
+    pub fn new(trusted: RootCertStore) -> Self {
+        Self {
+            strict: client::strict(trusted),
+            lax: client::lax(),
+        }
+    }
+}
+
 /// Fetches into one directory.
 #[derive(Debug)]
 pub struct Fetcher {
     dir: PathBuf,
     limits: Limits,
-    strict: Client,
-    lax: Client,
+    clients: Clients,
     next: AtomicU64,
 }
 
 impl Fetcher {
-    pub fn new(dir: PathBuf, limits: Limits, trusted: RootCertStore) -> Self {
-        let (strict, lax) = (client::strict(trusted), client::lax());
+    pub fn new(dir: PathBuf, limits: Limits, clients: Clients) -> Self {
         Self {
             dir,
             limits,
-            strict,
-            lax,
+            clients,
             next: AtomicU64::new(1),
         }
     }
 
     /// The client for addresses that the BMC was told, with the usual disregard for their certificates.
     pub(super) fn client(&self) -> &Client {
-        &self.lax
+        &self.clients.lax
     }
 
     /// A whole copy in a new file, or nothing.
@@ -180,9 +195,9 @@ impl Fetcher {
 
     async fn open(&self, wanted: &Wanted<'_>) -> Result<Source, FetchError> {
         let client = if wanted.verify_certificate {
-            &self.strict
+            &self.clients.strict
         } else {
-            &self.lax
+            &self.clients.lax
         };
         let mut request = client.get(wanted.address.url.clone());
         request = match wanted.user {

@@ -13,6 +13,7 @@ use agent::ipa::{self, Erase, Failure, Image, Job, Machine};
 use agent::parameters::Parameters;
 use model::Mac;
 use model::inventory::{BootMode, Disk, Inventory};
+use tokio::sync::Semaphore;
 
 use super::guest;
 use crate::hardware::Hardware;
@@ -54,6 +55,7 @@ pub struct Simulated {
     pub addresses: BTreeMap<Mac, Ipv4Addr>,
     /// The NIC it was booted by.
     pub booted_by: Option<Mac>,
+    pub writers: Option<Arc<Semaphore>>,
 }
 
 /// Works for whoever the kernel line names, from the address given, until told to end.
@@ -104,6 +106,10 @@ impl Machine for Simulated {
             &self.addresses,
             self.booted_by,
         ))
+    }
+
+    fn writers(&self) -> Option<Arc<Semaphore>> {
+        self.writers.clone()
     }
 
     fn write_image(&self, disk: &Disk, image: &Image, job: &Job<'_>) -> Result<String, Failure> {

@@ -117,6 +117,7 @@ async fn ramdisk(
         mode,
         addresses,
         booted_by,
+        writers: outside.wire.as_ref().map(|wire| wire.writers.clone()),
     });
     loop {
         let ended = agent::run(
@@ -128,8 +129,7 @@ async fn ramdisk(
         match ended.await {
             Ok(::agent::ipa::End::Reboot) => return End::Reboot,
             Ok(::agent::ipa::End::PowerOff) => return End::PowerOff,
-            // Begun again, as an init does. The kernel takes an address away for a moment when another of its subnet
-            // goes, and there are many of them here.
+            // Begun again, as an init does.
             Err(error) => screen.line(&format!("agent: {}", model::chain(&error))),
         }
         tokio::time::sleep(AGAIN).await;

@@ -25,7 +25,7 @@ use futures::stream::FuturesUnordered;
 use model::Mac;
 use model::inventory::BootMode;
 use protocols::dhcp::client::{Lease, Pxe};
-use tokio::sync::mpsc;
+use tokio::sync::{SemaphorePermit, mpsc};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tracing::warn;
@@ -235,6 +235,7 @@ async fn boot(outside: Outside, plan: Plan, devices: Devices) -> End {
                 Event::Lease(outside.dhcp(nic, Some(pxe), within).await)
             }
             Step::Fetch { source, keep } => {
+                let _turn = outside.fetcher().await;
                 match fetch::fetch(&source, outside.address(), keep, &outside.faults).await {
                     Ok(head) => Event::Fetched(head),
                     Err(error) => Event::FetchFailed {
@@ -256,6 +257,11 @@ async fn boot(outside: Outside, plan: Plan, devices: Devices) -> End {
 }
 
 impl Outside {
+    /// A place among those who load a file.
+    async fn fetcher(&self) -> Option<SemaphorePermit<'_>> {
+        self.wire.as_ref()?.fetchers.acquire().await.ok()
+    }
+
     /// Whether the cable to this network swallows a frame.
     fn loses(&self, network: Network) -> bool {
         let wires = lock(&self.wires);

@@ -4,8 +4,12 @@
 //!   bridge ── sim-…-p ══ sim-… ── packet socket ── DHCP frames, by MAC
 //!                          └───── kernel addresses ── TFTP, HTTP
 //! ```
+//!
+//! Each address is a network of its own (`/32`), and the subnet is a route. Addresses that share a subnet are one
+//! primary and its secondaries to the kernel: when the primary goes, all of them are gone for a moment, and connections
+//! of a thousand servers with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +19,7 @@ use linux::addr::Want;
 use linux::frame::Datagram;
 use linux::netlink::{self, Netlink};
 use linux::packet::{self, ETHERTYPE_IPV4, Listen};
+use linux::route::Route;
 use linux::sysctl;
 use model::Mac;
 use protocols::dhcp::client::{Action, Client, Config, Dest, Event, Lease, Pxe, Retry};
@@ -40,6 +45,10 @@ pub struct Wire {
     netlink: Netlink,
     /// The kernel changes one address at a time: who waits for it does so here, where no time runs out.
     changes: Semaphore,
+    /// Firmware that loads a file.
+    pub fetchers: Semaphore,
+    /// Agents that write an image.
+    pub writers: Arc<Semaphore>,
     baremetal: Cable,
     provisioning: Cable,
 }
@@ -48,6 +57,8 @@ struct Cable {
     link: &'static str,
     socket: Arc<packet::Socket>,
     nics: Listeners,
+    /// Subnets there is a route to.
+    subnets: Mutex<BTreeSet<Ipv4Net>>,
     receiver: JoinHandle<()>,
 }
 
@@ -55,6 +66,10 @@ type Listeners = Arc<Mutex<BTreeMap<Mac, mpsc::Sender<Vec<u8>>>>>;
 
 /// Changes of addresses under way at once.
 const CHANGES: usize = 4;
+/// Each has buffers of up to a megabyte, and a thousand servers are no faster side by side than in turn.
+const FETCHERS: usize = 64;
+/// Each holds several megabytes of its image.
+const WRITERS: usize = 8;
 
 /// What the cable does to frames, decided for each.
 pub trait Loss: Fn() -> bool + Send + Sync {}
@@ -67,6 +82,8 @@ impl Wire {
             provisioning: Cable::plug(netlink, Network::Provisioning).await?,
             netlink: netlink.clone(),
             changes: Semaphore::new(CHANGES),
+            fetchers: Semaphore::new(FETCHERS),
+            writers: Arc::new(Semaphore::new(WRITERS)),
         })
     }
 
@@ -97,17 +114,30 @@ impl Wire {
     /// Makes a leased address usable for sockets.
     pub async fn take(&self, network: Network, lease: &Lease) -> Result<(), Error> {
         let _turn = self.changes.acquire().await;
-        Ok(self
-            .netlink
-            .ensure_address(self.cable(network).link, Want::new(net(lease)))
-            .await?)
+        let cable = self.cable(network);
+        self.netlink
+            .ensure_address(cable.link, Want::new(host(lease)))
+            .await?;
+        let Ok(subnet) = Ipv4Net::new(lease.address, lease.prefix) else {
+            return Ok(());
+        };
+        if lock(&cable.subnets).contains(&subnet.trunc()) {
+            return Ok(());
+        }
+        let route = Route {
+            metric: Some(LAST_RESORT),
+            ..Route::on_link(IpNet::V4(subnet.trunc()), cable.link)
+        };
+        self.netlink.ensure_route(&route).await?;
+        lock(&cable.subnets).insert(subnet.trunc());
+        Ok(())
     }
 
     pub async fn give_back(&self, network: Network, lease: &Lease) {
         let _turn = self.changes.acquire().await;
         if let Err(error) = self
             .netlink
-            .remove_address(self.cable(network).link, net(lease))
+            .remove_address(self.cable(network).link, host(lease))
             .await
         {
             warn!(address = %lease.address, %error, "address of a simulated server not removed");
@@ -115,9 +145,11 @@ impl Wire {
     }
 }
 
-fn net(lease: &Lease) -> IpNet {
-    Ipv4Net::new(lease.address, lease.prefix)
-        .map_or(IpNet::from(IpAddr::V4(lease.address)), IpNet::V4)
+/// Behind the route of whoever else has an address in the subnet: a service in this namespace is nearer by it.
+const LAST_RESORT: u32 = 1000;
+
+fn host(lease: &Lease) -> IpNet {
+    IpNet::from(IpAddr::V4(lease.address))
 }
 
 async fn ask(
@@ -170,8 +202,6 @@ impl Cable {
         netlink.set_master(port, Some(network.bridge())).await?;
         netlink.set_up(port).await?;
         netlink.set_up(link).await?;
-        // Many addresses of one subnet: the next one takes over when the first goes.
-        sysctl::set(&format!("net.ipv4.conf.{link}.promote_secondaries"), "1")?;
         // The router and the servers are in one namespace: packets between them come from addresses of our own.
         sysctl::set(&format!("net.ipv4.conf.{link}.accept_local"), "1")?;
         sysctl::set(&format!("net.ipv4.conf.{link}.rp_filter"), "0")?;
@@ -187,6 +217,7 @@ impl Cable {
             link,
             socket,
             nics,
+            subnets: Mutex::default(),
             receiver,
         })
     }
@@ -254,6 +285,6 @@ async fn receive(socket: Arc<packet::Socket>, nics: Listeners) {
     }
 }
 
-fn lock(nics: &Listeners) -> MutexGuard<'_, BTreeMap<Mac, mpsc::Sender<Vec<u8>>>> {
-    nics.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

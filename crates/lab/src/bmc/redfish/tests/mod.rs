@@ -119,7 +119,7 @@ fn bench_with(personality: &'static Personality, adjust: impl FnOnce(&mut Config
         ],
         media_dir,
         media_limits: media::Limits::default(),
-        trusted: RootCertStore::empty(),
+        clients: media::Clients::new(RootCertStore::empty()),
         licensed: true,
         restart: Duration::ZERO,
     };

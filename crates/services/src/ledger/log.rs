@@ -14,8 +14,6 @@ use redb::StorageBackend;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// Bytes of the file: so much may be newer than the database file.
-pub const CAPACITY: u64 = 4 << 20;
 const HEAD: usize = 4 + 16 + DIGEST;
 /// Of a SHA-256: enough to tell a frame from a torn one.
 const DIGEST: usize = 16;

@@ -1,0 +1,182 @@
+//! Doing what was decided. Everything here may have been done before, and is then left as it is.
+
+use std::process::Command;
+
+use clients::ironic::{ConfigDrive, Deploy, Ironic, NewNode, NewPort, Patch, Verb};
+use plan::assets::payload;
+use plan::cluster::HostPlan;
+use plan::install::{self, Action};
+use plan::install_config::BootMode;
+use plan::nmstate::HostNetwork;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use super::{Failed, Images, Installer, api};
+use crate::bootstrap::write_disc;
+use crate::dir::Stage;
+use crate::progress::Tell;
+
+impl Installer {
+    pub(super) async fn act(&mut self, action: &Action, tell: &mut dyn Tell) -> Result<(), Failed> {
+        match action {
+            Action::WriteAssets => self.write_assets(),
+            Action::FetchImages => {
+                self.images = Some(Images::get(&self.plan, &self.options, tell).await?);
+                Ok(())
+            }
+            Action::StartVm => self.start_vm().await,
+            Action::Enrol(host) => self.enrol(self.host(host)?).await,
+            Action::Ask { host, verb, again } => self.ask(self.host(host)?, *verb, *again).await,
+            Action::Apply(files) => api::apply(self, files).await,
+            Action::MarkComplete => {
+                api::mark_complete(self).await?;
+                let mut kept = self.dir.kept()?;
+                kept.complete = true;
+                Ok(self.dir.keep(&kept)?)
+            }
+            Action::DestroyVm => Ok(self.home.destroy().await?),
+        }
+    }
+
+    fn host(&self, name: &str) -> Result<&HostPlan, Failed> {
+        let found = self.plan.hosts.iter().find(|host| host.name == name);
+        found.ok_or_else(|| Failed(format!("the plan has no host {name}")))
+    }
+
+    fn write_assets(&mut self) -> Result<(), Failed> {
+        let now = OffsetDateTime::now_utc();
+        self.dir
+            .create(Stage::IgnitionConfigs, &self.facts, &self.binary, now)?;
+        // Names now have the cluster's identity in them.
+        (self.plan, _) = self.dir.plan(&self.facts)?;
+        Ok(())
+    }
+
+    async fn start_vm(&self) -> Result<(), Failed> {
+        let images = self.known_images()?;
+        let (payload, path) = (images.payload(&self.options.binary), self.home.payload());
+        if !path.exists() {
+            self.home.make()?;
+            tokio::task::spawn_blocking(move || write_disc(&payload, &path)).await??;
+        }
+        let mut keeper = Command::new(std::env::current_exe()?);
+        keeper.args(&self.options.keeper);
+        keeper
+            .arg("--dir")
+            .arg(std::path::absolute(&self.options.dir)?);
+        keeper.arg("--image").arg(&images.bootstrap_os);
+        Ok(self.home.start(keeper).await?)
+    }
+
+    fn known_images(&self) -> Result<&Images, Failed> {
+        let images = self.images.as_ref();
+        images.ok_or_else(|| Failed("the images are not in the cache".into()))
+    }
+
+    async fn enrol(&self, host: &HostPlan) -> Result<(), Failed> {
+        let ironic = self.ironic().await?;
+        let node = match ironic.find_node(&host.name).await? {
+            Some(node) => node,
+            None => ironic.create_node(&self.new_node(host)?).await?,
+        };
+        if ironic.port_of(host.boot_mac).await?.is_none() {
+            let port = NewPort {
+                node_uuid: node.uuid,
+                address: host.boot_mac,
+                pxe_enabled: true,
+            };
+            ironic.create_port(&port).await?;
+        }
+        Ok(())
+    }
+
+    fn new_node(&self, host: &HostPlan) -> Result<NewNode, Failed> {
+        let secret = self
+            .config
+            .baremetal
+            .hosts
+            .iter()
+            .find(|given| given.name == host.name)
+            .ok_or_else(|| Failed(format!("install-config.yaml has no host {}", host.name)))?;
+        let prefix = match host.bmc.driver {
+            "ipmi" => "ipmi",
+            _ => "redfish",
+        };
+        let mut driver_info: serde_json::Map<String, Value> = host
+            .bmc
+            .driver_info
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
+        driver_info.insert(format!("{prefix}_username"), json!(host.bmc.username));
+        driver_info.insert(
+            format!("{prefix}_password"),
+            json!(secret.password.expose()),
+        );
+        let mut properties = serde_json::Map::new();
+        let capabilities = match host.boot_mode {
+            BootMode::Uefi => "boot_mode:uefi",
+            BootMode::UefiSecureBoot => "boot_mode:uefi,secure_boot:true",
+            BootMode::Legacy => "boot_mode:bios",
+        };
+        properties.insert("capabilities".into(), json!(capabilities));
+        properties.insert("root_device".into(), host.disk.root_device.clone());
+        Ok(NewNode {
+            name: host.name.clone(),
+            driver: host.bmc.driver.to_owned(),
+            driver_info,
+            properties,
+            interfaces: [
+                ("boot_interface", host.bmc.boot_interface),
+                ("inspect_interface", "agent"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+            ..NewNode::default()
+        })
+    }
+
+    async fn ask(&self, host: &HostPlan, verb: install::Verb, again: bool) -> Result<(), Failed> {
+        if again {
+            // Counted before it is asked: one that brings us down each time is not asked for ever.
+            let mut kept = self.dir.kept()?;
+            *kept.tries.entry(host.name.clone()).or_default() += 1;
+            self.dir.keep(&kept)?;
+        }
+        let ironic = self.ironic().await?;
+        let verb = match verb {
+            install::Verb::Manage => Verb::Manage,
+            install::Verb::Inspect => Verb::Inspect,
+            install::Verb::Provide => Verb::Provide,
+            install::Verb::Deploy => Verb::Deploy(Box::new(self.deployment(&ironic, host).await?)),
+        };
+        Ok(ironic.provision(&host.name, &verb).await?)
+    }
+
+    /// Names the image on the node, and gives the config drive that goes with it.
+    async fn deployment(&self, ironic: &Ironic, host: &HostPlan) -> Result<Deploy, Failed> {
+        let images = self.known_images()?;
+        let add = |key: &str, value: &str| Patch::add(format!("/instance_info/{key}"), value);
+        let source = format!("file://{}/{}", payload::MOUNT, images.os_on_disc());
+        let patch = [
+            add("image_source", &source),
+            add("image_os_hash_algo", "sha256"),
+            add("image_os_hash_value", &images.cluster_os_sha256),
+            add("image_disk_format", images.format()),
+        ];
+        ironic.patch_node(&host.name, &patch).await?;
+        let node = host.node.as_deref().unwrap_or(&host.name);
+        let mut drive = ConfigDrive {
+            user_data: Some(self.dir.pointer(&host.name)?),
+            // An image that reads it has its static addresses before it asks for the rest.
+            network_data: host.network.as_ref().map(HostNetwork::network_data),
+            ..ConfigDrive::default()
+        };
+        drive.meta_data.insert("name".into(), json!(node));
+        drive.meta_data.insert("hostname".into(), json!(node));
+        Ok(Deploy {
+            config_drive: Some(drive),
+            steps: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! The cluster's API, through its virtual address.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt as _, discovery};
+use plan::install::{self, Joined, Metal3, Reach, Worker};
+use serde_json::json;
+
+use super::look::late;
+use super::{Failed, Installer};
+
+/// Who wrote what, in the objects' own books.
+const MANAGER: &str = "plinth-installer";
+/// Where the cluster says whether it still needs its bootstrap.
+const NAMESPACE: &str = "kube-system";
+const BOOTSTRAP: &str = "bootstrap";
+const COMPLETE: &str = "complete";
+/// metal3's lease, and what its holder says of its images.
+pub const METAL3_NAMESPACE: &str = "openshift-machine-api";
+pub const METAL3_LEASE: &str = "metal3";
+pub const IMAGES_ANNOTATION: &str = "plinth.io/images";
+/// What a control-plane node reports of itself.
+pub const API_CONDITION: &str = "APIServerReady";
+pub const ETCD_CONDITION: &str = "EtcdMemberReady";
+const WORKER_LABEL: &str = "node-role.kubernetes.io/worker";
+
+const ANSWER: Duration = Duration::from_secs(5);
+
+pub(super) async fn look(installer: &Installer) -> Reach<install::Api> {
+    match tokio::time::timeout(ANSWER, ask(installer)).await {
+        Ok(Ok(api)) => Reach::Answers(api),
+        Ok(Err(Failed(why))) => Reach::Silent(why),
+        Err(_) => Reach::Silent(late()),
+    }
+}
+
+async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
+    let client = client(installer).await?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let nodes = nodes.list(&kube::api::ListParams::default()).await?.items;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+    let complete = maps.get_opt(BOOTSTRAP).await?.is_some_and(|map| {
+        map.data
+            .is_some_and(|data| data.get("status").is_some_and(|status| status == COMPLETE))
+    });
+    let leases: Api<Lease> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
+    let lease = leases.get_opt(METAL3_LEASE).await?;
+    Ok(install::Api {
+        complete,
+        missing_manifests: missing(installer, &client).await?,
+        metal3: metal3(lease.as_ref()),
+        workers: workers(&nodes),
+        nodes: nodes
+            .iter()
+            .map(|node| (node.name_any(), joined(node)))
+            .collect(),
+    })
+}
+
+fn joined(node: &Node) -> Joined {
+    Joined {
+        api: condition(node, API_CONDITION),
+        etcd: condition(node, ETCD_CONDITION),
+    }
+}
+
+/// Whether the node says that this holds, or why not.
+fn condition(node: &Node, kind: &str) -> Result<(), String> {
+    let conditions = node.status.iter().flat_map(|status| &status.conditions);
+    let mut found = conditions.flatten().filter(|found| found.type_ == kind);
+    match found.next() {
+        Some(found) if found.status == "True" => Ok(()),
+        Some(found) => Err(found
+            .message
+            .clone()
+            .unwrap_or_else(|| format!("{kind} is {}", found.status))),
+        None => Err(format!("it does not report {kind} yet")),
+    }
+}
+
+fn metal3(lease: Option<&Lease>) -> Metal3 {
+    let holder = lease
+        .and_then(|lease| lease.spec.as_ref()?.holder_identity.clone())
+        .filter(|holder| !holder.is_empty());
+    let (Some(lease), Some(on)) = (lease, holder) else {
+        return Metal3::Absent("a master to take its lease".into());
+    };
+    let images = match lease
+        .annotations()
+        .get(IMAGES_ANNOTATION)
+        .map(String::as_str)
+    {
+        Some("ready") => Ok(()),
+        Some(why) => Err(why.to_owned()),
+        None => Err("it has not said yet".into()),
+    };
+    Metal3::Active { on, images }
+}
+
+fn workers(nodes: &[Node]) -> Vec<Worker> {
+    nodes
+        .iter()
+        .filter(|node| node.labels().contains_key(WORKER_LABEL))
+        .map(|node| {
+            let ready = condition(node, "Ready");
+            Worker {
+                name: node.name_any(),
+                joined: ready.is_ok(),
+                doing: ready.err().unwrap_or_default(),
+                percent: None,
+            }
+        })
+        .collect()
+}
+
+/// Manifests whose objects are not there, in the order of their names.
+async fn missing(installer: &Installer, client: &Client) -> Result<Vec<String>, Failed> {
+    let mut missing = Vec::new();
+    let mut kinds = Kinds::default();
+    for (file, objects) in manifests(installer)? {
+        for object in &objects {
+            let there = match kinds.api(client, object).await {
+                Some(api) => api.get_opt(&object.name_any()).await?.is_some(),
+                // Its definition comes first.
+                None => false,
+            };
+            if !there {
+                missing.push(file.clone());
+                break;
+            }
+        }
+    }
+    Ok(missing)
+}
+
+/// Applies them one after the other: definitions before what they define.
+pub(super) async fn apply(installer: &Installer, files: &[String]) -> Result<(), Failed> {
+    let client = client(installer).await?;
+    let all = manifests(installer)?;
+    let params = PatchParams::apply(MANAGER).force();
+    let mut kinds = Kinds::default();
+    for file in files {
+        for object in all.get(file).into_iter().flatten() {
+            let name = object.name_any();
+            let Some(api) = kinds.api(&client, object).await else {
+                let kind = object.types.as_ref().map_or("", |types| &types.kind);
+                return Err(Failed(format!("{file}: the API does not know {kind} yet")));
+            };
+            let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
+            applied.map_err(|error| Failed(format!("{file}: {name}: {}", model::chain(&error))))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn mark_complete(installer: &Installer) -> Result<(), Failed> {
+    let maps: Api<ConfigMap> = Api::namespaced(client(installer).await?, NAMESPACE);
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": BOOTSTRAP, "namespace": NAMESPACE},
+        "data": {"status": COMPLETE},
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    maps.patch(BOOTSTRAP, &params, &Patch::Apply(&map)).await?;
+    Ok(())
+}
+
+/// What each kind is called on the wire, asked once.
+#[derive(Default)]
+struct Kinds(BTreeMap<(String, String), Option<discovery::ApiResource>>);
+
+impl Kinds {
+    async fn api(&mut self, client: &Client, object: &DynamicObject) -> Option<Api<DynamicObject>> {
+        let types = object.types.as_ref()?;
+        let key = (types.api_version.clone(), types.kind.clone());
+        if !self.0.contains_key(&key) {
+            let kind = GroupVersionKind::try_from(types).ok()?;
+            let found = discovery::pinned_kind(client, &kind).await.ok();
+            self.0
+                .insert(key.clone(), found.map(|(resource, _)| resource));
+        }
+        let resource = self.0.get(&key)?.as_ref()?;
+        Some(match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, resource),
+            None => Api::all_with(client.clone(), resource),
+        })
+    }
+}
+
+fn manifests(installer: &Installer) -> Result<BTreeMap<String, Vec<DynamicObject>>, Failed> {
+    let mut all = BTreeMap::new();
+    for (file, text) in installer.dir.manifests()? {
+        let objects = serde_saphyr::from_multiple::<DynamicObject>(&text)
+            .map_err(|error| Failed(format!("{file}: {error}")))?;
+        all.insert(file, objects);
+    }
+    Ok(all)
+}
+
+/// As the administrator, by the VIP: the name may not be known where we run.
+async fn client(installer: &Installer) -> Result<Client, Failed> {
+    let text = installer.dir.kubeconfig()?;
+    let kubeconfig = Kubeconfig::from_yaml(&text)?;
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.tls_server_name = config.cluster_url.host().map(str::to_owned);
+    config.cluster_url = installer.url("api").parse()?;
+    config.connect_timeout = Some(ANSWER);
+    config.read_timeout = Some(ANSWER);
+    Ok(Client::try_from(config)?)
+}

@@ -1,0 +1,166 @@
+//! The OS image and the ramdisk, from the cache, from Debian packages or from a URL.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use image::{os, ramdisk};
+use plan::cluster::{Image, OS_IMAGE, Plan};
+use sha2::{Digest as _, Sha256};
+
+use super::{Failed, Options};
+use crate::bootstrap::Payload;
+use crate::progress::Tell;
+
+/// Where they are on this machine.
+#[derive(Debug, Clone)]
+pub struct Images {
+    pub bootstrap_os: PathBuf,
+    pub cluster_os: PathBuf,
+    pub cluster_os_sha256: String,
+    pub ramdisk: ramdisk::Ramdisk,
+}
+
+/// Loaders for network boot; Debian's package `ipxe` has them.
+const LOADERS: &str = "/usr/lib/ipxe";
+const LOADER_NAMES: [&str; 4] = ["undionly.kpxe", "snponly.efi", "ipxe.efi", "ipxe.pxe"];
+
+impl Images {
+    /// Finds, builds or fetches them. Minutes at the first time, an instant later.
+    pub async fn get(plan: &Plan, options: &Options, tell: &mut dyn Tell) -> Result<Self, Failed> {
+        let cluster_os = one(&plan.images.cluster_os, tell).await?;
+        let bootstrap_os = one(&plan.images.bootstrap_os, tell).await?;
+        let sum = cluster_os.clone();
+        let cluster_os_sha256 = match &plan.images.cluster_os.sha256 {
+            Some(sha256) => sha256.clone(),
+            None => blocking(move || Ok(crate::dir::checksum(&sum)?)).await?,
+        };
+        tell.note("the ramdisk");
+        let recipe = ramdisk::Options {
+            flavour: if options.metal {
+                ramdisk::Flavour::Metal
+            } else {
+                ramdisk::Flavour::Lab
+            },
+            agent: options.agent.clone(),
+            mirror: None,
+            cache: None,
+            refresh: false,
+        };
+        let ramdisk = blocking(move || Ok(ramdisk::build(&recipe, |_| ())?)).await?;
+        Ok(Self {
+            bootstrap_os,
+            cluster_os,
+            cluster_os_sha256,
+            ramdisk,
+        })
+    }
+
+    /// All that the bootstrap VM needs and cannot fetch.
+    pub fn payload(&self, binary: &Path) -> Payload {
+        let mut payload = Payload::default();
+        let name = |path: &Path| {
+            path.file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
+        payload.add("plinth", binary);
+        payload.add(&self.os_on_disc(), &self.cluster_os);
+        for file in [
+            &self.ramdisk.kernel,
+            &self.ramdisk.initrd,
+            &self.ramdisk.uefi_loader,
+            &self.ramdisk.bios_loader,
+        ] {
+            payload.add(&format!("ramdisk/{}", name(file)), file);
+        }
+        for loader in LOADER_NAMES {
+            let file = Path::new(LOADERS).join(loader);
+            if file.is_file() {
+                payload.add(&format!("ipxe/{loader}"), file);
+            }
+        }
+        payload
+    }
+
+    pub fn os_on_disc(&self) -> String {
+        match self.cluster_os.extension() {
+            Some(extension) => format!("images/os.{}", extension.to_string_lossy()),
+            None => "images/os.raw".into(),
+        }
+    }
+
+    pub fn format(&self) -> &'static str {
+        match self.cluster_os.extension() {
+            Some(extension) if extension == "qcow2" => "qcow2",
+            _ => "raw",
+        }
+    }
+}
+
+async fn one(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
+    if image.source == OS_IMAGE {
+        tell.note("the OS image");
+        let built = blocking(|| Ok(os::build(&os::Options::default(), |_| ())?)).await?;
+        return Ok(built.qcow2);
+    }
+    fetch(image, tell).await
+}
+
+/// A first byte, and no longer pause than this between two.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// Into the cache, by its checksum; kept only if it is what was promised.
+async fn fetch(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
+    let source = &image.source;
+    let Some(sha256) = &image.sha256 else {
+        return Err(Failed(format!(
+            "{source} has no checksum; add ?sha256=... to it in install-config.yaml"
+        )));
+    };
+    let format = if source.contains(".qcow2") {
+        "qcow2"
+    } else {
+        "raw"
+    };
+    let dir = image::cache_dir()?.join("images");
+    std::fs::create_dir_all(&dir)?;
+    let path = dir.join(format!("{sha256}.{format}"));
+    if path.exists() {
+        return Ok(path);
+    }
+    tell.note(source);
+    let client = reqwest::Client::builder()
+        .connect_timeout(Duration::from_secs(10))
+        .read_timeout(SILENCE)
+        .build()?;
+    let mut answer = client.get(source).send().await?.error_for_status()?;
+    let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+    let mut digest = Sha256::new();
+    while let Some(chunk) = answer.chunk().await? {
+        digest.update(&chunk);
+        file.write_all(&chunk)?;
+    }
+    let found = hex(&digest.finalize());
+    if found != *sha256 {
+        return Err(Failed(format!(
+            "{source} has the checksum {found}, not {sha256} as install-config.yaml says"
+        )));
+    }
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    Ok(path)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
+) -> Result<T, Failed> {
+    tokio::task::spawn_blocking(work).await?
+}

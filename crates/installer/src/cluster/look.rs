@@ -1,0 +1,132 @@
+//! What there is to see of an install.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clients::ironic::{self, Ironic};
+use clients::redfish::Verify;
+use plan::install::{self, IronicNode, Reach, Seen, Vm};
+use serde_json::Value;
+
+use super::{Error, Installer, api};
+
+/// For one question; what is up answers at once, what is not is asked again.
+const ANSWER: Duration = Duration::from_secs(5);
+
+impl Installer {
+    pub(super) async fn look(&self) -> Result<Seen, Error> {
+        let vm = self.home.look()?;
+        let assets = self.dir.is_complete();
+        let nothing = || "the bootstrap VM does not run".to_owned();
+        let (ironic, mcs) = if assets && vm == Vm::Running {
+            tokio::join!(self.look_ironic(), self.look_mcs())
+        } else {
+            (Reach::Silent(nothing()), Reach::Silent(nothing()))
+        };
+        let api = if assets {
+            api::look(self).await
+        } else {
+            Reach::Silent("it has no files yet".into())
+        };
+        let missing = match &self.images {
+            Some(_) => Vec::new(),
+            None => vec!["OS image".into(), "ramdisk".into()],
+        };
+        Ok(Seen {
+            assets,
+            images: install::Images { missing },
+            vm,
+            ironic,
+            mcs,
+            api,
+            trouble: self.trouble.clone(),
+        })
+    }
+
+    async fn look_ironic(&self) -> Reach<BTreeMap<String, IronicNode>> {
+        let ask = async {
+            let ironic = self.ironic().await?;
+            ironic.nodes().await
+        };
+        match tokio::time::timeout(ANSWER, ask).await {
+            Ok(Ok(nodes)) => Reach::Answers(
+                nodes
+                    .into_iter()
+                    .filter_map(|node| Some((node.name.clone()?, seen(&node))))
+                    .collect(),
+            ),
+            Ok(Err(error)) => Reach::Silent(model::chain(&error)),
+            Err(_) => Reach::Silent(late()),
+        }
+    }
+
+    async fn look_mcs(&self) -> Reach<()> {
+        let url = format!("{}/healthz", self.url("mcs"));
+        let ask = async {
+            let client = self.https()?;
+            client.get(url).send().await?.error_for_status()
+        };
+        match tokio::time::timeout(ANSWER, ask).await {
+            Ok(Ok(_)) => Reach::Answers(()),
+            Ok(Err(error)) => Reach::Silent(model::chain(&error)),
+            Err(_) => Reach::Silent(late()),
+        }
+    }
+
+    /// Ironic on the bootstrap VM, behind the API's address.
+    pub(super) async fn ironic(&self) -> Result<Ironic, ironic::Error> {
+        let mut config = ironic::Config::new(&self.url("ironic"));
+        config.login = Some(ironic::Login {
+            username: "bootstrap-user".into(),
+            password: self.dir.ironic_password(),
+        });
+        config.verify = Verify::Pem(self.dir.certificate("root-ca").into());
+        config.limits.answer = ANSWER;
+        Ironic::connect(config).await
+    }
+
+    pub(super) fn https(&self) -> reqwest::Result<reqwest::Client> {
+        let pem = self.dir.certificate("root-ca");
+        let builder = reqwest::Client::builder()
+            .no_proxy()
+            .tls_certs_only(reqwest::Certificate::from_pem_bundle(pem.as_bytes())?)
+            .timeout(ANSWER);
+        builder.build()
+    }
+
+    /// Of a service that the API's address leads to.
+    pub(super) fn url(&self, service: &str) -> String {
+        let host = match self.plan.api_vips().first() {
+            Some(IpAddr::V4(vip)) => vip.to_string(),
+            Some(IpAddr::V6(vip)) => format!("[{vip}]"),
+            None => format!("api.{}", self.plan.cluster.domain),
+        };
+        format!("https://{host}:{}", self.plan.ports[service])
+    }
+}
+
+pub(super) fn late() -> String {
+    format!("no answer within {} s", ANSWER.as_secs())
+}
+
+fn seen(node: &ironic::Node) -> IronicNode {
+    let inside = &node.driver_internal_info;
+    // Ours tells these; the original does not, and its state says what there is to say.
+    let part = |key: &str, of: &str| inside.get(key).and_then(|found| found.get(of));
+    let waiting = part("waiting", "for").and_then(Value::as_str);
+    let percent = part("progress", "percent").and_then(Value::as_f64);
+    IronicNode {
+        state: node.provision_state.clone(),
+        last_error: node.last_error.clone(),
+        maintenance: node.maintenance.then(|| {
+            node.maintenance_reason
+                .clone()
+                .unwrap_or_else(|| "no reason was given".into())
+        }),
+        // Inspection finds them; nobody else says them.
+        inspected: node.properties.contains_key("cpus"),
+        waiting: waiting.map(str::to_owned),
+        percent: percent.map(|percent| percent.clamp(0.0, 100.0) as u8),
+    }
+}

@@ -1,0 +1,173 @@
+//! `plinth create cluster`: observe, ask the plan for the next step, do it, until there is none.
+//!
+//! ```text
+//!   look ──▶ plan::install::next ──▶ act ──▶ look ...
+//!     │              │                 │
+//!     └── world      └── progress      └── bootstrap VM, Ironic, API
+//! ```
+//!
+//! Interrupted anywhere, the same command goes on from what it finds.
+
+mod act;
+mod api;
+mod images;
+mod look;
+
+use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use plan::assets::Binary;
+use plan::cluster::Plan;
+use plan::install::{self, Action, Phase, Stuck, Trouble};
+use plan::install_config::{Facts, InstallConfig};
+
+use crate::bootstrap::Home;
+use crate::dir::{Dir, checksum};
+use crate::progress::{Progress, Tell};
+
+pub use images::Images;
+
+/// What the operator asked for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub dir: PathBuf,
+    /// The program that nodes run.
+    pub binary: PathBuf,
+    /// The static agent that goes into the ramdisk.
+    pub agent: PathBuf,
+    /// The ramdisk is for real servers, with their drivers and firmware.
+    pub metal: bool,
+    /// The last phase to finish.
+    pub to: Option<Phase>,
+    /// Arguments that make this program keep the bootstrap VM.
+    pub keeper: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Dir(#[from] crate::dir::Error),
+    #[error(transparent)]
+    Stuck(#[from] Stuck),
+    #[error(transparent)]
+    Bootstrap(#[from] crate::bootstrap::Error),
+    #[error("interrupted; the same command goes on from here")]
+    Interrupted,
+}
+
+/// Between two looks at the world.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Creates the cluster, or goes on creating it.
+pub async fn create(options: Options, facts: &Facts, tell: &mut dyn Tell) -> Result<(), Error> {
+    let mut installer = Installer::open(options, facts)?;
+    tokio::select! {
+        done = installer.run(tell) => done,
+        _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
+    }
+}
+
+/// Ends the bootstrap VM, whatever it does, and removes it.
+pub async fn destroy_bootstrap(dir: &Path) -> Result<(), Error> {
+    Ok(Home::new(dir).destroy().await?)
+}
+
+struct Installer {
+    options: Options,
+    facts: Facts,
+    dir: Dir,
+    home: Home,
+    config: InstallConfig,
+    plan: Plan,
+    binary: Binary,
+    /// Known once they are in the cache.
+    images: Option<Images>,
+    trouble: Option<Trouble>,
+}
+
+impl Installer {
+    fn open(options: Options, facts: &Facts) -> Result<Self, Error> {
+        let dir = Dir::new(&options.dir);
+        let (config, _) = dir.config(facts)?;
+        let (plan, _) = dir.plan(facts)?;
+        let binary = Binary {
+            sha256: checksum(&options.binary)?,
+            bootstrap_url: None,
+        };
+        Ok(Self {
+            home: Home::new(&options.dir),
+            options,
+            facts: facts.clone(),
+            dir,
+            config,
+            plan,
+            binary,
+            images: None,
+            trouble: None,
+        })
+    }
+
+    async fn run(&mut self, tell: &mut dyn Tell) -> Result<(), Error> {
+        let mut progress = Progress::new(self.plan.clone(), Timestamp::now());
+        loop {
+            let seen = self.look().await?;
+            let now = Timestamp::now();
+            let mut kept = self.dir.kept()?;
+            let next = install::next(&self.plan, &seen, &kept, now);
+            let Some(phase) = next.phase.filter(|phase| self.wanted(*phase)) else {
+                progress.done(now, tell);
+                return Ok(());
+            };
+            if let Entry::Vacant(began) = kept.began.entry(phase) {
+                began.insert(now);
+                self.dir.keep(&kept)?;
+            }
+            progress.at(phase, &next, now, tell);
+            if let Some(stuck) = next.stuck {
+                return Err(stuck.into());
+            }
+            self.trouble = None;
+            for action in &next.actions {
+                progress.doing(action, tell);
+                if let Err(trouble) = self.act(action, tell).await {
+                    progress.failed(action, &trouble, tell);
+                    self.trouble = Some(Trouble {
+                        subject: subject(action),
+                        what: trouble.0,
+                    });
+                }
+            }
+            // Whatever was done shows at once; whatever failed is not hammered.
+            if next.actions.is_empty() || self.trouble.is_some() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    fn wanted(&self, phase: Phase) -> bool {
+        self.options.to.is_none_or(|to| phase <= to)
+    }
+}
+
+/// Why something could not be done, in words; it is tried again until its phase has had its time.
+#[derive(Debug)]
+pub struct Failed(pub String);
+
+impl<E: std::error::Error> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self(model::chain(&error))
+    }
+}
+
+fn subject(action: &Action) -> String {
+    match action {
+        Action::WriteAssets => "assets".into(),
+        Action::FetchImages => "images".into(),
+        Action::StartVm | Action::DestroyVm => "bootstrap".into(),
+        Action::Enrol(host) | Action::Ask { host, .. } => host.clone(),
+        Action::Apply(_) => "manifests".into(),
+        Action::MarkComplete => "api".into(),
+    }
+}

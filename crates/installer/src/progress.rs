@@ -1,0 +1,159 @@
+//! What an install is at, told to a terminal, a pipe, or a program.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use plan::cluster::Plan;
+use plan::install::{Action, Next, Phase, Verb, Wait};
+use serde_json::{Value, json};
+
+use crate::cluster::Failed;
+
+/// Whoever is told.
+pub trait Tell: Send {
+    /// One thing that happened: a line for people, and the same for programs.
+    fn event(&mut self, line: &str, event: &Value);
+    /// A remark inside a long piece of work.
+    fn note(&mut self, what: &str) {
+        self.event(
+            &format!("  {what}"),
+            &json!({"event": "note", "what": what}),
+        );
+    }
+}
+
+/// Tells what changed, and nothing twice.
+pub struct Progress {
+    plan: Plan,
+    began: Timestamp,
+    phase: Option<(Phase, Timestamp)>,
+    waits: BTreeMap<String, String>,
+    took: Vec<(Phase, Duration)>,
+}
+
+impl Progress {
+    pub fn new(plan: Plan, now: Timestamp) -> Self {
+        Self {
+            plan,
+            began: now,
+            phase: None,
+            waits: BTreeMap::new(),
+            took: Vec::new(),
+        }
+    }
+
+    pub fn at(&mut self, phase: Phase, next: &Next, now: Timestamp, tell: &mut dyn Tell) {
+        if self.phase.is_none_or(|(before, _)| before != phase) {
+            self.end_phase(now, tell);
+            self.phase = Some((phase, now));
+            self.waits.clear();
+            let about = self
+                .plan
+                .steps
+                .iter()
+                .find(|step| step.name == phase.name());
+            let about = about.map_or("", |step| step.about);
+            let expected = phase.expected(&self.plan).as_secs();
+            tell.event(
+                &format!("{phase}: {about} (about {expected} s)"),
+                &json!({"event": "phase", "phase": phase, "about": about, "expected_seconds": expected}),
+            );
+        }
+        let waits = next
+            .waits
+            .iter()
+            .map(|wait| (wait.subject.clone(), words(wait)));
+        let waits: BTreeMap<String, String> = waits.collect();
+        for (subject, reason) in &waits {
+            if self.waits.get(subject) != Some(reason) {
+                tell.event(
+                    &format!("  {subject}: {reason}"),
+                    &json!({"event": "wait", "phase": phase, "subject": subject, "reason": reason}),
+                );
+            }
+        }
+        self.waits = waits;
+    }
+
+    pub fn doing(&mut self, action: &Action, tell: &mut dyn Tell) {
+        let what = describe(action);
+        tell.event(
+            &format!("  {what}"),
+            &json!({"event": "action", "what": what}),
+        );
+    }
+
+    pub fn failed(&mut self, action: &Action, why: &Failed, tell: &mut dyn Tell) {
+        let what = describe(action);
+        tell.event(
+            &format!("  {what}: failed: {}", why.0),
+            &json!({"event": "failed", "what": what, "why": why.0}),
+        );
+    }
+
+    pub fn done(&mut self, now: Timestamp, tell: &mut dyn Tell) {
+        self.end_phase(now, tell);
+        let whole = since(self.began, now);
+        let mut table = String::from("done\n");
+        for (phase, took) in &self.took {
+            _ = writeln!(table, "  {phase:22} {:6.1} s", took.as_secs_f64());
+        }
+        _ = write!(table, "  {:22} {:6.1} s", "in all", whole.as_secs_f64());
+        let phases: BTreeMap<&str, f64> = self
+            .took
+            .iter()
+            .map(|(phase, took)| (phase.name(), took.as_secs_f64()))
+            .collect();
+        tell.event(
+            &table,
+            &json!({"event": "done", "seconds": whole.as_secs_f64(), "phases": phases}),
+        );
+    }
+
+    fn end_phase(&mut self, now: Timestamp, tell: &mut dyn Tell) {
+        if let Some((phase, since_then)) = self.phase.take() {
+            let took = since(since_then, now);
+            self.took.push((phase, took));
+            tell.event(
+                &format!("{phase}: done in {:.1} s", took.as_secs_f64()),
+                &json!({"event": "phase-done", "phase": phase, "seconds": took.as_secs_f64()}),
+            );
+        }
+    }
+}
+
+fn since(then: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(then)).unwrap_or_default()
+}
+
+/// Without the percentage's last digit: a line every tenth is enough.
+fn words(wait: &Wait) -> String {
+    match wait.percent {
+        Some(percent) => format!("{}, {} %", wait.reason, percent / 10 * 10),
+        None => wait.reason.clone(),
+    }
+}
+
+fn describe(action: &Action) -> String {
+    match action {
+        Action::WriteAssets => "writing keys, Ignition configs and manifests".into(),
+        Action::FetchImages => "getting the images".into(),
+        Action::StartVm => "starting the bootstrap VM".into(),
+        Action::Enrol(host) => format!("{host}: enrolling"),
+        Action::Ask { host, verb, again } => {
+            let what = match verb {
+                Verb::Manage => "verifying the BMC",
+                Verb::Inspect => "inspecting",
+                Verb::Provide => "cleaning",
+                Verb::Deploy => "deploying",
+            };
+            let again = if *again { ", again" } else { "" };
+            format!("{host}: {what}{again}")
+        }
+        Action::Apply(files) => format!("applying {} manifests", files.len()),
+        Action::MarkComplete => "telling the cluster that it can do without its bootstrap".into(),
+        Action::DestroyVm => "removing the bootstrap VM".into(),
+    }
+}

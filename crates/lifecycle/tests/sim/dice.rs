@@ -1,0 +1,26 @@
+//! Chance from a seed.
+
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x51ab_7ec0_ffee)
+    }
+
+    /// SplitMix64.
+    fn throw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.throw() % limit.max(1) as u64) as usize
+    }
+
+    pub fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
+}

@@ -1,0 +1,247 @@
+//! Who is active: the holder of a Lease.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::config::Config;
+use crate::context::MANAGER;
+
+/// The lease's name; installers look for it.
+pub const LEASE: &str = "metal3";
+/// What the holder says of its images: `ready`, or why not.
+pub const IMAGES: &str = "plinth.io/images";
+
+/// A holder that was silent for so long is gone.
+const DURATION: Duration = Duration::from_secs(15);
+/// A holder that could not renew for so long stops: well before anyone else may begin.
+const DEADLINE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(5);
+
+pub struct Election {
+    leases: Api<Lease>,
+    me: String,
+    /// The lease as last seen, and since when it is as it is. By our own clock: others' may be wrong.
+    seen: Mutex<Option<(Lease, Instant)>>,
+}
+
+/// What to do about a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Move {
+    Create,
+    Take,
+    Renew,
+    Wait,
+}
+
+impl Election {
+    pub fn new(client: &Client, config: &Config) -> Self {
+        Self {
+            leases: Api::namespaced(client.clone(), &config.namespace),
+            me: config.node.clone(),
+            seen: Mutex::new(None),
+        }
+    }
+
+    /// Until the lease is ours.
+    pub async fn win(&self) {
+        let mut said = false;
+        loop {
+            match self.step().await {
+                Ok(true) => return,
+                Ok(false) if !said => {
+                    info!(node = self.me, "another is active; waits for the lease");
+                    said = true;
+                }
+                Ok(false) => {}
+                Err(why) => debug!(why, "the lease cannot be had"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Renews the lease; returns when it is lost.
+    pub async fn hold(&self) {
+        let mut renewed = Instant::now();
+        while renewed.elapsed() < DEADLINE {
+            tokio::time::sleep(RETRY).await;
+            match self.step().await {
+                Ok(true) => renewed = Instant::now(),
+                Ok(false) => return,
+                Err(why) => debug!(why, "the lease is not renewed"),
+            }
+        }
+    }
+
+    /// So that the next need not wait.
+    pub async fn give_up(&self) {
+        let mut seen = self.seen.lock().await;
+        let Some((lease, _)) = seen.take() else {
+            return;
+        };
+        if holder(&lease) != Some(self.me.as_str()) {
+            return;
+        }
+        let mut free = lease;
+        let spec = free.spec.get_or_insert_default();
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        let parameters = PostParams::default();
+        let replaced = self.leases.replace(LEASE, &parameters, &free);
+        if !matches!(tokio::time::timeout(ANSWER, replaced).await, Ok(Ok(_))) {
+            debug!("the lease will run out by itself");
+        }
+    }
+
+    /// Says on the lease how our images are.
+    pub async fn say_images(&self, word: &str) -> bool {
+        let patch = json!({"metadata": {"annotations": {IMAGES: word}}});
+        let parameters = PatchParams::apply(MANAGER);
+        let patch = Patch::Merge(patch);
+        let said = self.leases.patch(LEASE, &parameters, &patch);
+        matches!(tokio::time::timeout(ANSWER, said).await, Ok(Ok(_)))
+    }
+
+    /// One look, and one move. True where the lease is ours after it.
+    async fn step(&self) -> Result<bool, String> {
+        tokio::time::timeout(ANSWER, self.try_step())
+            .await
+            .map_err(|_| "the API does not answer".to_owned())?
+    }
+
+    async fn try_step(&self) -> Result<bool, String> {
+        let mut seen = self.seen.lock().await;
+        let now = Instant::now();
+        let found = self
+            .leases
+            .get_opt(LEASE)
+            .await
+            .map_err(|error| model::chain(&error))?;
+        let same = match (&*seen, &found) {
+            (Some((old, since)), Some(new)) if old.spec == new.spec => Some(*since),
+            _ => None,
+        };
+        *seen = found.clone().map(|lease| (lease, same.unwrap_or(now)));
+        let silent = seen.as_ref().map(|(_, since)| now.duration_since(*since));
+        let written = match decide(found.as_ref(), &self.me, silent.unwrap_or_default()) {
+            Move::Wait => return Ok(false),
+            Move::Create => {
+                let lease = Lease {
+                    metadata: ObjectMeta {
+                        name: Some(LEASE.to_owned()),
+                        ..ObjectMeta::default()
+                    },
+                    spec: Some(self.spec(None)),
+                };
+                self.leases.create(&PostParams::default(), &lease).await
+            }
+            chosen @ (Move::Take | Move::Renew) => {
+                let mut lease = found.unwrap_or_default();
+                let before = lease.spec.take();
+                if chosen == Move::Take {
+                    lease.annotations_mut().remove(IMAGES);
+                }
+                lease.spec = Some(self.spec(before.filter(|_| chosen == Move::Renew)));
+                lease.metadata.managed_fields = None;
+                self.leases
+                    .replace(LEASE, &PostParams::default(), &lease)
+                    .await
+            }
+        };
+        let written = written.map_err(|error| model::chain(&error))?;
+        *seen = Some((written, now));
+        Ok(true)
+    }
+
+    fn spec(&self, before: Option<LeaseSpec>) -> LeaseSpec {
+        let now = Some(MicroTime(Timestamp::now()));
+        let since = before.as_ref().and_then(|spec| spec.acquire_time.clone());
+        LeaseSpec {
+            holder_identity: Some(self.me.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: since.or_else(|| now.clone()),
+            renew_time: now,
+            ..before.unwrap_or_default()
+        }
+    }
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    let holder = lease.spec.as_ref()?.holder_identity.as_deref();
+    holder.filter(|holder| !holder.is_empty())
+}
+
+/// `silent` is for how long the lease has not changed.
+fn decide(lease: Option<&Lease>, me: &str, silent: Duration) -> Move {
+    let Some(lease) = lease else {
+        return Move::Create;
+    };
+    let duration = lease
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.lease_duration_seconds)
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map_or(DURATION, Duration::from_secs);
+    match holder(lease) {
+        None => Move::Take,
+        Some(holder) if holder == me => Move::Renew,
+        Some(_) if silent > duration => Move::Take,
+        Some(_) => Move::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: &str) -> Lease {
+        Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                lease_duration_seconds: Some(15),
+                ..LeaseSpec::default()
+            }),
+            ..Lease::default()
+        }
+    }
+
+    #[test]
+    fn a_lease_is_taken_only_from_the_silent() {
+        let seconds = Duration::from_secs;
+        for (name, lease, silent, expected) in [
+            ("none", None, seconds(0), Move::Create),
+            ("given up", Some(held_by("")), seconds(0), Move::Take),
+            ("ours", Some(held_by("me")), seconds(0), Move::Renew),
+            (
+                "ours, long ago",
+                Some(held_by("me")),
+                seconds(99),
+                Move::Renew,
+            ),
+            ("another's", Some(held_by("you")), seconds(14), Move::Wait),
+            (
+                "another's, at the end",
+                Some(held_by("you")),
+                seconds(15),
+                Move::Wait,
+            ),
+            (
+                "another's, silent",
+                Some(held_by("you")),
+                seconds(16),
+                Move::Take,
+            ),
+        ] {
+            assert_eq!(decide(lease.as_ref(), "me", silent), expected, "{name}");
+        }
+    }
+}

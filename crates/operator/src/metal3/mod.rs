@@ -1,0 +1,274 @@
+//! The metal3 of a cluster: on every control-plane node, active on one.
+//!
+//! ```text
+//!   Infrastructure says BareMetal? ──▶ the Lease is ours? ──▶ Provisioning: address on the NIC, Ironic, controllers
+//!            ▲                                 ▲                                   │
+//!            └─────────── wait ────────────────┴────── lease lost, or settings changed
+//! ```
+//!
+//! Whoever loses the lease stops before another may begin: the renewal deadline is shorter than the lease, and the
+//! provisioning address has a kernel lifetime that only a living holder refreshes.
+
+mod address;
+mod config;
+mod election;
+mod ironic;
+mod settings;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crd::infrastructure::Platform;
+use crd::{Infrastructure, Provisioning};
+use futures::FutureExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+pub use config::{Config, Error as ConfigError};
+use election::Election;
+use settings::Settings;
+
+/// Between looks at what the cluster says of itself.
+const LOOK: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    #[error("read the kubeconfig {path}")]
+    Kubeconfig {
+        path: String,
+        source: kube::config::KubeconfigError,
+    },
+    #[error("make a client of the cluster")]
+    Client(#[source] Box<kube::Error>),
+    #[error("speak netlink")]
+    Netlink(#[source] linux::netlink::Error),
+}
+
+/// Runs until `stop`. `program` is what `ironic --config FILE` is given to.
+pub async fn run(
+    path: &Path,
+    program: &Path,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Error> {
+    let config = Config::load(path)?;
+    let client = connect(&config).await?;
+    let netlink = linux::netlink::Netlink::connect().map_err(Error::Netlink)?;
+    let stop = stop.boxed().shared();
+    let metal3 = Metal3 {
+        config,
+        client,
+        netlink,
+        program: program.to_owned(),
+    };
+    tokio::select! {
+        () = metal3.wait_for_bare_metal() => {}
+        () = stop.clone() => return Ok(()),
+    }
+    loop {
+        let election = Arc::new(Election::new(&metal3.client, &metal3.config));
+        tokio::select! {
+            () = election.win() => {}
+            () = stop.clone() => return Ok(()),
+        }
+        info!(node = metal3.config.node, "active");
+        let (lost, losing) = watch::channel(false);
+        let reign = metal3.reign(&election, losing, stop.clone());
+        let hold = async {
+            election.hold().await;
+            warn!("the lease is lost");
+            _ = lost.send(true);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = reign => {}
+            () = hold => {}
+        }
+        if stop.clone().now_or_never().is_some() {
+            election.give_up().await;
+            info!("no longer active");
+            return Ok(());
+        }
+    }
+}
+
+async fn connect(config: &Config) -> Result<Client, Error> {
+    let path = &config.kubeconfig;
+    let broken = |source| Error::Kubeconfig {
+        path: path.display().to_string(),
+        source,
+    };
+    let read = Kubeconfig::read_from(path).map_err(broken)?;
+    let mut settings = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+        .await
+        .map_err(broken)?;
+    settings.connect_timeout = Some(Duration::from_secs(5));
+    // Watches are longer, but never silent for so long.
+    settings.read_timeout = Some(Duration::from_secs(295));
+    Client::try_from(settings).map_err(|error| Error::Client(Box::new(error)))
+}
+
+struct Metal3 {
+    config: Config,
+    client: Client,
+    netlink: linux::netlink::Netlink,
+    program: std::path::PathBuf,
+}
+
+impl Metal3 {
+    /// A cluster on anything else has no use for us.
+    async fn wait_for_bare_metal(&self) {
+        let api: Api<Infrastructure> = Api::all(self.client.clone());
+        let mut said = None;
+        loop {
+            let found = tokio::time::timeout(ANSWER, api.get_opt(crd::infrastructure::NAME)).await;
+            let why = match found {
+                Ok(Ok(Some(found))) if is_bare_metal(&found) => return,
+                Ok(Ok(Some(_))) => "the cluster's platform is not BareMetal".to_owned(),
+                Ok(Ok(None)) => "there is no Infrastructure yet".to_owned(),
+                Ok(Err(error)) => model::chain(&error),
+                Err(_) => "the API does not answer".to_owned(),
+            };
+            if said.as_ref() != Some(&why) {
+                info!(why, "waits for a cluster on bare metal");
+                said = Some(why);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// While the lease is ours: as the Provisioning object says, and anew whenever it says otherwise.
+    async fn reign(
+        &self,
+        election: &Election,
+        lost: watch::Receiver<bool>,
+        stop: impl Future<Output = ()> + Send + Clone + 'static,
+    ) {
+        let over = {
+            let mut lost = lost.clone();
+            let stop = stop.clone();
+            async move {
+                tokio::select! {
+                    _ = lost.wait_for(|lost| *lost) => {}
+                    () = stop => {}
+                }
+            }
+            .boxed()
+            .shared()
+        };
+        while over.clone().now_or_never().is_none() {
+            let settings = tokio::select! {
+                settings = self.settings() => settings,
+                () = over.clone() => return,
+            };
+            self.serve(&settings, election, over.clone()).await;
+        }
+    }
+
+    /// The settings, once there are some that can be used.
+    async fn settings(&self) -> Settings {
+        let mut said = None;
+        loop {
+            let why = match self.read_settings().await {
+                Ok(settings) => return settings,
+                Err(why) => why,
+            };
+            if said.as_ref() != Some(&why) {
+                warn!(why, "waits for a Provisioning object that can be used");
+                said = Some(why);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn read_settings(&self) -> Result<Settings, String> {
+        let api: Api<Provisioning> = Api::all(self.client.clone());
+        let found = tokio::time::timeout(ANSWER, api.get_opt(crd::provisioning::NAME)).await;
+        let object = found
+            .map_err(|_| "the API does not answer".to_owned())?
+            .map_err(|error| model::chain(&error))?
+            .ok_or_else(|| format!("there is no Provisioning {:?}", crd::provisioning::NAME))?;
+        let links = self
+            .netlink
+            .links()
+            .await
+            .map_err(|error| model::chain(&error))?;
+        Settings::resolve(&object, &links)
+    }
+
+    /// Everything that goes with these settings, until `over` or until they change.
+    async fn serve(
+        &self,
+        settings: &Settings,
+        election: &Election,
+        over: impl Future<Output = ()> + Send + Clone + 'static,
+    ) {
+        let (done, ending) = watch::channel(false);
+        let until = {
+            let mut ending = ending;
+            async move {
+                tokio::select! {
+                    _ = ending.wait_for(|done| *done) => {}
+                    () = over => {}
+                }
+            }
+            .boxed()
+            .shared()
+        };
+        let watched = async {
+            self.watch_settings(settings).await;
+            info!("the settings have changed: everything begins anew");
+            _ = done.send(true);
+        };
+        let base = ironic::read(&self.config.ironic.config).await;
+        let address = ironic::address(&base.unwrap_or_default());
+        let operator = crate::Config {
+            namespace: (!settings.all_namespaces).then(|| self.config.namespace.clone()),
+            ..self.config.operator(settings, &address)
+        };
+        let work = async {
+            tokio::join!(
+                address::hold(&self.netlink, settings, until.clone()),
+                ironic::run(&self.config, settings, &self.program, until.clone()),
+                ironic::tell_images(&self.config, settings, election, until.clone()),
+                crate::run(self.client.clone(), operator, until.clone()),
+            )
+        };
+        tokio::pin!(work);
+        tokio::select! {
+            _ = &mut work => return,
+            () = watched => {}
+        }
+        work.await;
+    }
+
+    async fn watch_settings(&self, settings: &Settings) {
+        let mut last = Instant::now();
+        loop {
+            tokio::time::sleep_until(last + LOOK).await;
+            last = Instant::now();
+            // Settings that cannot be read change nothing: what runs goes on.
+            if let Ok(now) = self.read_settings().await
+                && now != *settings
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn is_bare_metal(found: &Infrastructure) -> bool {
+    let status = found.status.as_ref();
+    let said = status
+        .and_then(|status| status.platform_status.as_ref())
+        .and_then(|platform| platform.kind)
+        .or_else(|| status.and_then(|status| status.platform))
+        .or_else(|| found.spec.platform_spec.as_ref()?.kind);
+    said == Some(Platform::BareMetal)
+}

@@ -1,0 +1,387 @@
+//! The installer's next step.
+//!
+//! ```text
+//! observe ──▶ Seen ──▶ next(plan, seen, kept, now) ──▶ Next { phase, actions, waits, problem }
+//!    ▲                                                      │
+//!    └──────────────── do the actions ◀──────────────────────┘
+//! ```
+//!
+//! All that decides is what can be seen of the world; what is kept between runs is how often something was tried and
+//! when a phase began. Killed anywhere and started again, the loop goes on from what it finds.
+
+mod host;
+mod phase;
+mod seen;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::{HostPlan, Plan};
+use crate::install_config::Role;
+
+pub use host::Verb;
+pub use phase::Phase;
+pub use seen::{Api, Images, IronicNode, Joined, Metal3, Reach, Seen, Trouble, Vm, Worker};
+
+/// What is kept between two runs, beside what can be seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// When each phase was first entered.
+    pub began: BTreeMap<Phase, Timestamp>,
+    /// How often a host was asked for something and it failed.
+    pub tries: BTreeMap<String, u32>,
+    /// The cluster was told, and said, that it needs its bootstrap no more.
+    pub complete: bool,
+}
+
+/// One thing to do. Doing it twice does no harm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    WriteAssets,
+    FetchImages,
+    StartVm,
+    /// Register the host with Ironic, or mend what is registered wrongly.
+    Enrol(String),
+    Ask {
+        host: String,
+        verb: Verb,
+        /// It failed before, and this is another try.
+        again: bool,
+    },
+    /// By file name.
+    Apply(Vec<String>),
+    /// Tell the cluster, and keep it: the bootstrap is not needed any more. The bootstrap hears it, gives the API's
+    /// address to a master and switches itself off.
+    MarkComplete,
+    DestroyVm,
+}
+
+/// What an install waits for, and until when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// A host, or a part of the cluster.
+    pub subject: String,
+    pub reason: String,
+    /// Of the step that is going on, if it is known.
+    pub percent: Option<u8>,
+    pub until: Timestamp,
+}
+
+/// Why an install cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{phase}: {subject}: {what}; {remedy}")]
+pub struct Stuck {
+    pub phase: Phase,
+    pub subject: String,
+    pub what: String,
+    pub remedy: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Next {
+    /// `None`: the install is done.
+    pub phase: Option<Phase>,
+    pub actions: Vec<Action>,
+    pub waits: Vec<Wait>,
+    /// Nothing more is done; what was begun is left as it is for people to look at.
+    pub stuck: Option<Stuck>,
+}
+
+/// How long a bootstrap may take to leave by itself.
+pub const LEAVES_WITHIN: Duration = Duration::from_mins(1);
+
+/// A host is asked for the same thing this often.
+pub const TRIES: u32 = 3;
+
+/// What to do, given what is seen.
+pub fn next(plan: &Plan, seen: &Seen, kept: &Kept, now: Timestamp) -> Next {
+    let Some(phase) = phase(plan, seen, kept) else {
+        return Next {
+            phase: None,
+            actions: Vec::new(),
+            waits: Vec::new(),
+            stuck: None,
+        };
+    };
+    let mut step = Deciding {
+        plan,
+        seen,
+        kept,
+        until: phase.deadline(plan, kept.began.get(&phase).copied().unwrap_or(now)),
+        next: Next {
+            phase: Some(phase),
+            actions: Vec::new(),
+            waits: Vec::new(),
+            stuck: None,
+        },
+    };
+    step.decide(phase, now);
+    if let Some(trouble) = &seen.trouble {
+        step.wait(
+            &trouble.subject,
+            &format!("to try again: {}", trouble.what),
+            None,
+        );
+    }
+    step.out_of_time(phase, now);
+    step.next
+}
+
+/// The first phase whose end cannot be seen.
+fn phase(plan: &Plan, seen: &Seen, kept: &Kept) -> Option<Phase> {
+    if !seen.assets {
+        return Some(Phase::Assets);
+    }
+    if !(kept.complete || seen.complete()) {
+        return Some(before_hand_over(plan, seen));
+    }
+    if seen.vm != Vm::Absent {
+        return Some(Phase::BootstrapDestroy);
+    }
+    (!workers_joined(plan, seen)).then_some(Phase::Workers)
+}
+
+fn before_hand_over(plan: &Plan, seen: &Seen) -> Phase {
+    if !seen.images.missing.is_empty() {
+        return Phase::Images;
+    }
+    match &seen.vm {
+        Vm::Absent | Vm::Stopped { .. } => return Phase::BootstrapVm,
+        Vm::Running => {}
+    }
+    let deployed = deployed(plan, seen);
+    // Once every master is written the API decides; Ironic on the bootstrap has done its part.
+    if !deployed && (seen.ironic.silence().is_some() || seen.mcs.silence().is_some()) {
+        return Phase::BootstrapServices;
+    }
+    if !deployed {
+        return Phase::ControlPlaneDeploy;
+    }
+    match &seen.api {
+        Reach::Answers(api) if masters(plan).all(|host| api.ready(host)) => {
+            if api.missing_manifests.is_empty() {
+                Phase::HandOver
+            } else {
+                Phase::Manifests
+            }
+        }
+        Reach::Answers(_) | Reach::Silent(_) => Phase::ControlPlaneReady,
+    }
+}
+
+fn masters(plan: &Plan) -> impl Iterator<Item = &HostPlan> {
+    plan.with_role(Role::Master)
+        .chain(plan.with_role(Role::Arbiter))
+}
+
+fn deployed(plan: &Plan, seen: &Seen) -> bool {
+    // A master that has joined was deployed, whatever a bootstrap that was made anew knows of it.
+    let joined = |host: &HostPlan| match &seen.api {
+        Reach::Answers(api) => api.node(host).is_some(),
+        Reach::Silent(_) => false,
+    };
+    let active = |host: &HostPlan| match &seen.ironic {
+        Reach::Answers(nodes) => nodes.get(&host.name).is_some_and(IronicNode::is_active),
+        Reach::Silent(_) => false,
+    };
+    masters(plan).all(|host| active(host) || joined(host))
+}
+
+fn workers_joined(plan: &Plan, seen: &Seen) -> bool {
+    match &seen.api {
+        Reach::Answers(api) => {
+            api.workers.iter().filter(|worker| worker.joined).count()
+                >= plan.cluster.workers as usize
+        }
+        Reach::Silent(_) => false,
+    }
+}
+
+struct Deciding<'a> {
+    plan: &'a Plan,
+    seen: &'a Seen,
+    kept: &'a Kept,
+    until: Timestamp,
+    next: Next,
+}
+
+impl Deciding<'_> {
+    fn decide(&mut self, phase: Phase, now: Timestamp) {
+        match phase {
+            Phase::Assets => self.act(Action::WriteAssets),
+            Phase::Images => {
+                self.act(Action::FetchImages);
+                for missing in &self.seen.images.missing {
+                    self.wait(missing, "to be fetched or built", None);
+                }
+            }
+            Phase::BootstrapVm => self.act(Action::StartVm),
+            Phase::BootstrapServices => {
+                let Seen { ironic, mcs, .. } = self.seen;
+                for (name, silence) in [("ironic", ironic.silence()), ("mcs", mcs.silence())] {
+                    if let Some(why) = silence {
+                        self.wait(name, why, None);
+                    }
+                }
+            }
+            Phase::ControlPlaneDeploy => self.deploy(),
+            Phase::ControlPlaneReady => self.ready(),
+            Phase::Manifests => {
+                if let Reach::Answers(api) = &self.seen.api {
+                    self.act(Action::Apply(api.missing_manifests.clone()));
+                }
+            }
+            Phase::HandOver => self.hand_over(),
+            Phase::BootstrapDestroy => self.destroy(now),
+            Phase::Workers => self.workers(),
+        }
+    }
+
+    fn deploy(&mut self) {
+        let Reach::Answers(nodes) = &self.seen.ironic else {
+            return;
+        };
+        for host in masters(self.plan) {
+            let tries = self.kept.tries.get(&host.name).copied().unwrap_or(0);
+            match host::next(&host.name, nodes.get(&host.name), tries) {
+                host::Next::Do(action) => self.act(action),
+                host::Next::Wait { reason, percent } => self.wait(&host.name, &reason, percent),
+                host::Next::Done => {}
+                host::Next::Stuck { what, remedy } => {
+                    self.stuck(Phase::ControlPlaneDeploy, &host.name, what, remedy);
+                }
+            }
+        }
+    }
+
+    fn ready(&mut self) {
+        match &self.seen.api {
+            Reach::Silent(why) => self.wait("api", why, None),
+            Reach::Answers(api) => {
+                for host in masters(self.plan) {
+                    if let Some(reason) = api.unready(host) {
+                        self.wait(host.node.as_deref().unwrap_or(&host.name), &reason, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The order matters: nothing is given up before the cluster can do without it.
+    fn hand_over(&mut self) {
+        let Reach::Answers(api) = &self.seen.api else {
+            return;
+        };
+        match &api.metal3 {
+            Metal3::Absent(why) => self.wait("metal3", why, None),
+            Metal3::Active {
+                on,
+                images: Err(why),
+            } => {
+                self.wait("metal3", &format!("its images on {on}: {why}"), None);
+            }
+            Metal3::Active { on, images: Ok(()) }
+                if masters(self.plan).any(|host| host.node.as_ref() == Some(on)) =>
+            {
+                self.act(Action::MarkComplete);
+            }
+            Metal3::Active { on, images: Ok(()) } => {
+                self.wait(
+                    "metal3",
+                    &format!("to be active on a master; it is on {on}"),
+                    None,
+                );
+            }
+        }
+    }
+
+    /// A bootstrap that leaves by itself has handed its address over; one that does not is not waited for long.
+    fn destroy(&mut self, now: Timestamp) {
+        let began = self.kept.began.get(&Phase::BootstrapDestroy);
+        let patience = began.and_then(|began| began.checked_add(LEAVES_WITHIN).ok());
+        let leaving = patience.is_none_or(|until| now < until);
+        match &self.seen.vm {
+            Vm::Running if leaving => {
+                self.wait(
+                    "bootstrap",
+                    "it to hand the API's address over and switch itself off",
+                    None,
+                );
+            }
+            Vm::Running | Vm::Stopped { .. } | Vm::Absent => self.act(Action::DestroyVm),
+        }
+    }
+
+    fn workers(&mut self) {
+        match &self.seen.api {
+            Reach::Silent(why) => self.wait("api", why, None),
+            Reach::Answers(api) => {
+                for worker in api.workers.iter().filter(|worker| !worker.joined) {
+                    self.wait(&worker.name, &worker.doing, worker.percent);
+                }
+                let missing =
+                    (self.plan.cluster.workers as usize).saturating_sub(api.workers.len());
+                if missing > 0 {
+                    let reason = format!("{missing} more machines to be made by the machine set");
+                    self.wait("workers", &reason, None);
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.next.actions.push(action);
+    }
+
+    fn wait(&mut self, subject: &str, reason: &str, percent: Option<u8>) {
+        self.next.waits.push(Wait {
+            subject: subject.to_owned(),
+            reason: reason.to_owned(),
+            percent,
+            until: self.until,
+        });
+    }
+
+    /// The first reason stays: the others often follow from it.
+    fn stuck(&mut self, phase: Phase, subject: &str, what: String, remedy: String) {
+        self.next.stuck.get_or_insert(Stuck {
+            phase,
+            subject: subject.to_owned(),
+            what,
+            remedy,
+        });
+    }
+
+    /// A phase that has had its time is over, with the reason it was waiting for.
+    fn out_of_time(&mut self, phase: Phase, now: Timestamp) {
+        if now < self.until {
+            return;
+        }
+        let (subject, reason) = match (&self.seen.trouble, self.next.waits.first()) {
+            (Some(trouble), _) => (trouble.subject.clone(), trouble.what.clone()),
+            (None, Some(wait)) => (
+                wait.subject.clone(),
+                format!("still waiting: {}", wait.reason),
+            ),
+            (None, None) => (
+                phase.name().to_owned(),
+                "its work did not come to an end".to_owned(),
+            ),
+        };
+        let minutes = phase.limit(self.plan).as_secs() / 60;
+        self.stuck(
+            phase,
+            &subject,
+            format!("{reason}, after {minutes} min"),
+            phase.remedy().to_owned(),
+        );
+        self.next.actions.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+use super::*;
+use crate::install_config::{Facts, parse};
+
+const PXE: &str = include_str!("../../../../examples/pxe.yaml");
+
+fn plan() -> Plan {
+    let resolved = parse(PXE, &Facts::default()).unwrap();
+    Plan::new(&resolved.config, None)
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000).unwrap()
+}
+
+fn silent<T>() -> Reach<T> {
+    Reach::Silent("no answer".into())
+}
+
+/// Files and images are there, and nothing else.
+fn begun() -> Seen {
+    Seen {
+        assets: true,
+        images: Images::default(),
+        vm: Vm::Absent,
+        ironic: silent(),
+        mcs: silent(),
+        api: silent(),
+        trouble: None,
+    }
+}
+
+fn serving(states: [&str; 3]) -> Seen {
+    let names = masters(&plan())
+        .map(|host| host.name.clone())
+        .collect::<Vec<_>>();
+    let node = |state: &str| IronicNode {
+        state: state.into(),
+        ..IronicNode::default()
+    };
+    Seen {
+        vm: Vm::Running,
+        ironic: Reach::Answers(names.into_iter().zip(states.map(node)).collect()),
+        mcs: Reach::Answers(()),
+        ..begun()
+    }
+}
+
+fn api() -> Api {
+    let joined = Joined {
+        api: Ok(()),
+        etcd: Ok(()),
+    };
+    Api {
+        complete: false,
+        nodes: (0..3)
+            .map(|n| (format!("master-{n}"), joined.clone()))
+            .collect(),
+        missing_manifests: Vec::new(),
+        metal3: Metal3::Active {
+            on: "master-1".into(),
+            images: Ok(()),
+        },
+        workers: Vec::new(),
+    }
+}
+
+fn formed(change: impl FnOnce(&mut Api)) -> Seen {
+    let mut api = api();
+    change(&mut api);
+    Seen {
+        api: Reach::Answers(api),
+        ..serving(["active"; 3])
+    }
+}
+
+fn ask(seen: &Seen) -> Next {
+    next(&plan(), seen, &Kept::default(), now())
+}
+
+#[test]
+fn each_phase_begins_where_the_last_is_seen_to_have_ended() {
+    let table: Vec<(Seen, Phase, Vec<Action>)> = vec![
+        (
+            Seen {
+                assets: false,
+                ..begun()
+            },
+            Phase::Assets,
+            vec![Action::WriteAssets],
+        ),
+        (
+            Seen {
+                images: Images {
+                    missing: vec!["the OS image".into()],
+                },
+                ..begun()
+            },
+            Phase::Images,
+            vec![Action::FetchImages],
+        ),
+        (begun(), Phase::BootstrapVm, vec![Action::StartVm]),
+        (
+            Seen {
+                vm: Vm::Stopped {
+                    why: "killed".into(),
+                },
+                ..begun()
+            },
+            Phase::BootstrapVm,
+            vec![Action::StartVm],
+        ),
+        (
+            Seen {
+                vm: Vm::Running,
+                ..begun()
+            },
+            Phase::BootstrapServices,
+            vec![],
+        ),
+        (
+            serving(["active", "active", "deploying"]),
+            Phase::ControlPlaneDeploy,
+            vec![],
+        ),
+        (serving(["active"; 3]), Phase::ControlPlaneReady, vec![]),
+        (
+            formed(|api| api.missing_manifests = vec!["a.yaml".into()]),
+            Phase::Manifests,
+            vec![Action::Apply(vec!["a.yaml".into()])],
+        ),
+        (
+            formed(|api| api.metal3 = Metal3::Absent("no lease".into())),
+            Phase::HandOver,
+            vec![],
+        ),
+        (formed(|_| ()), Phase::HandOver, vec![Action::MarkComplete]),
+        (
+            formed(|api| api.complete = true),
+            Phase::BootstrapDestroy,
+            vec![],
+        ),
+        (
+            Seen {
+                vm: Vm::Stopped {
+                    why: "it switched itself off".into(),
+                },
+                ..formed(|api| api.complete = true)
+            },
+            Phase::BootstrapDestroy,
+            vec![Action::DestroyVm],
+        ),
+        (
+            Seen {
+                vm: Vm::Absent,
+                ..formed(|api| api.complete = true)
+            },
+            Phase::Workers,
+            vec![],
+        ),
+    ];
+    for (seen, phase, actions) in table {
+        let next = ask(&seen);
+        assert_eq!(next.phase, Some(phase), "{seen:#?}");
+        assert_eq!(next.actions, actions, "{seen:#?}");
+        assert!(next.stuck.is_none(), "{next:#?}");
+        assert!(
+            !next.actions.is_empty() || !next.waits.is_empty(),
+            "silence in {phase}"
+        );
+    }
+}
+
+#[test]
+fn it_is_done_when_the_bootstrap_is_gone_and_every_worker_has_joined() {
+    let worker = |joined| Worker {
+        name: "worker".into(),
+        joined,
+        doing: "provisioning".into(),
+        percent: Some(40),
+    };
+    let seen = |joined: [bool; 2]| Seen {
+        vm: Vm::Absent,
+        ..formed(|api| {
+            api.complete = true;
+            api.workers = joined.map(worker).into();
+        })
+    };
+    let waiting = ask(&seen([true, false]));
+    assert_eq!(waiting.phase, Some(Phase::Workers));
+    assert_eq!(waiting.waits[0].percent, Some(40));
+    assert_eq!(ask(&seen([true, true])).phase, None);
+}
+
+#[test]
+fn the_bootstrap_is_never_given_up_before_the_masters_can_do_without_it() {
+    let unready: Vec<fn(&mut Api)> = vec![
+        |api| _ = api.nodes.remove("master-2"),
+        |api| api.nodes.get_mut("master-0").unwrap().etcd = Err("a learner".into()),
+        |api| api.nodes.get_mut("master-1").unwrap().api = Err("not ready".into()),
+        |api| api.missing_manifests = vec!["x".into()],
+        |api| api.metal3 = Metal3::Absent("nobody".into()),
+        |api| {
+            api.metal3 = Metal3::Active {
+                on: "bootstrap".into(),
+                images: Ok(()),
+            }
+        },
+        |api| {
+            api.metal3 = Metal3::Active {
+                on: "master-0".into(),
+                images: Err("copying".into()),
+            }
+        },
+    ];
+    for change in unready {
+        let seen = formed(change);
+        for action in ask(&seen).actions {
+            assert!(
+                !matches!(action, Action::MarkComplete | Action::DestroyVm),
+                "{action:?} with {seen:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_host_is_led_from_enrolment_to_active() {
+    let node = |state: &str, inspected| IronicNode {
+        state: state.into(),
+        inspected,
+        ..IronicNode::default()
+    };
+    for (node, verb) in [
+        (node("enroll", false), Verb::Manage),
+        (node("manageable", false), Verb::Inspect),
+        (node("manageable", true), Verb::Provide),
+        (node("available", true), Verb::Deploy),
+    ] {
+        let host::Next::Do(Action::Ask {
+            verb: asked, again, ..
+        }) = host::next("h", Some(&node), 0)
+        else {
+            panic!("{node:?} is left alone")
+        };
+        assert_eq!((asked, again), (verb, false), "{node:?}");
+    }
+    assert!(matches!(
+        host::next("h", None, 0),
+        host::Next::Do(Action::Enrol(_))
+    ));
+}
+
+#[test]
+fn what_fails_is_tried_again_and_then_named_with_its_reason() {
+    let seen = serving(["deploy failed", "active", "active"]);
+    let Reach::Answers(mut nodes) = seen.ironic.clone() else {
+        unreachable!()
+    };
+    let plan = plan();
+    let name = masters(&plan).next().unwrap().name.clone();
+    nodes.get_mut(&name).unwrap().last_error = Some("the disk is on fire".into());
+    let seen = Seen {
+        ironic: Reach::Answers(nodes),
+        ..seen
+    };
+    let first = ask(&seen);
+    assert!(
+        matches!(
+            &first.actions[..],
+            [Action::Ask {
+                verb: Verb::Deploy,
+                again: true,
+                ..
+            }]
+        ),
+        "{first:#?}"
+    );
+    let kept = Kept {
+        tries: [(name.clone(), TRIES - 1)].into(),
+        ..Kept::default()
+    };
+    let stuck = next(&plan, &seen, &kept, now()).stuck.unwrap();
+    assert_eq!(stuck.subject, name);
+    assert!(stuck.what.contains("on fire"), "{stuck}");
+}
+
+#[test]
+fn a_phase_that_has_had_its_time_says_what_it_waited_for() {
+    let seen = Seen {
+        vm: Vm::Running,
+        ..begun()
+    };
+    let kept = Kept {
+        began: [(Phase::BootstrapServices, now())].into(),
+        ..Kept::default()
+    };
+    let plan = plan();
+    let limit = Phase::BootstrapServices.limit(&plan);
+    let just_before = now() + limit - std::time::Duration::from_secs(1);
+    assert!(next(&plan, &seen, &kept, just_before).stuck.is_none());
+    let stuck = next(&plan, &seen, &kept, now() + limit).stuck.unwrap();
+    assert_eq!(
+        (stuck.phase, stuck.subject.as_str()),
+        (Phase::BootstrapServices, "ironic")
+    );
+    assert!(stuck.what.contains("no answer"), "{stuck}");
+}
+
+#[test]
+fn a_bootstrap_made_anew_does_not_write_masters_that_have_joined() {
+    let Reach::Answers(_) = serving(["active"; 3]).ironic else {
+        unreachable!()
+    };
+    let seen = Seen {
+        ironic: Reach::Answers(BTreeMap::new()),
+        ..formed(|_| ())
+    };
+    for action in ask(&seen).actions {
+        assert!(
+            !matches!(action, Action::Enrol(_) | Action::Ask { .. }),
+            "{action:?}"
+        );
+    }
+}
+
+#[test]
+fn phases_are_the_plans_steps_and_their_exit_codes_differ() {
+    let plan = plan();
+    let names: Vec<_> = plan.steps.iter().map(|step| step.name).collect();
+    assert_eq!(names, Phase::ALL.map(Phase::name));
+    let codes: std::collections::BTreeSet<_> = Phase::ALL.map(Phase::exit_code).into();
+    assert_eq!(codes.len(), Phase::ALL.len());
+}
+
+#[test]
+fn a_bootstrap_that_does_not_leave_by_itself_is_ended() {
+    let seen = formed(|api| api.complete = true);
+    let kept = Kept {
+        began: [(Phase::BootstrapDestroy, now())].into(),
+        ..Kept::default()
+    };
+    assert!(next(&plan(), &seen, &kept, now()).actions.is_empty());
+    let later = now() + LEAVES_WITHIN;
+    assert_eq!(
+        next(&plan(), &seen, &kept, later).actions,
+        [Action::DestroyVm]
+    );
+}
+
+#[test]
+fn work_that_fails_is_seen_while_it_is_tried_again() {
+    let trouble = Trouble {
+        subject: "bootstrap".into(),
+        what: "no bridge".into(),
+    };
+    let seen = Seen {
+        trouble: Some(trouble),
+        ..begun()
+    };
+    let next = ask(&seen);
+    assert_eq!(next.actions, [Action::StartVm]);
+    assert!(next.waits[0].reason.contains("no bridge"), "{next:#?}");
+}

@@ -1,0 +1,157 @@
+//! `plinth create cluster`, and the bootstrap VM's own commands.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use ::plan::install::Phase;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use installer::Dir;
+use installer::bootstrap::{Home, Orders, keep};
+use installer::cluster::{self, Options};
+use installer::progress::Tell;
+use serde_json::Value;
+
+use crate::plan::{facts, warn};
+
+#[derive(Args)]
+pub struct Create {
+    /// The install directory, which holds install-config.yaml
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// The last phase to finish; all of them without it
+    #[arg(long, value_name = "PHASE", value_parser = phase)]
+    to: Option<Phase>,
+    /// How progress is told; text is for people
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    progress: Format,
+    /// The program that nodes run; this one without it
+    #[arg(long, value_name = "FILE", env = "PLINTH_BINARY")]
+    binary: Option<PathBuf>,
+    /// The static plinth-agent; the one beside this program without it
+    #[arg(long, value_name = "FILE", env = "PLINTH_AGENT")]
+    agent: Option<PathBuf>,
+    /// Boot servers with the drivers and firmware of the lab's, or with those of real ones
+    #[arg(long, value_enum, default_value_t = crate::image::FlavourName::Metal)]
+    ramdisk: crate::image::FlavourName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Args)]
+pub struct Keep {
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long)]
+    image: PathBuf,
+}
+
+#[derive(Subcommand)]
+pub enum Destroy {
+    /// End the bootstrap VM and remove its disk; its console stays in the install directory
+    ///
+    /// Example: plinth destroy bootstrap --dir lab
+    Bootstrap {
+        /// The install directory
+        #[arg(long, default_value = ".")]
+        dir: PathBuf,
+    },
+}
+
+fn phase(name: &str) -> Result<Phase, String> {
+    let known = Phase::ALL.into_iter().find(|phase| phase.name() == name);
+    known.ok_or_else(|| format!("use one of {}", Phase::ALL.map(Phase::name).join(", ")))
+}
+
+/// The hidden command that keeps the bootstrap VM.
+pub const KEEPER: &str = "bootstrap-vm";
+
+pub fn create(command: &Create) -> Result<()> {
+    let binary = match &command.binary {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().context("find this program")?,
+    };
+    let options = Options {
+        dir: command.dir.clone(),
+        binary,
+        agent: crate::image::find_agent(command.agent.clone())?,
+        metal: matches!(command.ramdisk, crate::image::FlavourName::Metal),
+        to: command.to,
+        keeper: ["--log", "info", KEEPER].map(str::to_owned).into(),
+    };
+    let dir = Dir::new(&command.dir);
+    let facts = facts(&dir.text()?);
+    let (_, warnings) = dir.config(&facts)?;
+    warn(&warnings);
+    let mut teller = Teller::open(&command.dir, command.progress)?;
+    runtime()?.block_on(cluster::create(options, &facts, &mut teller))?;
+    Ok(())
+}
+
+pub fn keep_vm(command: &Keep) -> Result<()> {
+    let dir = Dir::new(&command.dir);
+    let (plan, _) = dir.plan(&facts(&dir.text()?))?;
+    let orders = Orders {
+        image: command.image.clone(),
+        ignition: dir.bootstrap_ignition(),
+    };
+    let home = Home::new(&command.dir);
+    Ok(runtime()?.block_on(keep(&home, &plan, &orders))?)
+}
+
+pub fn destroy(command: &Destroy) -> Result<()> {
+    let Destroy::Bootstrap { dir } = command;
+    Ok(runtime()?.block_on(cluster::destroy_bootstrap(dir))?)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")
+}
+
+/// Says what happens on standard output, and keeps all of it in the install directory.
+struct Teller {
+    format: Format,
+    log: File,
+    bold: bool,
+}
+
+impl Teller {
+    fn open(dir: &Path, format: Format) -> Result<Self> {
+        let path = dir.join(".plinth_install.log");
+        let mut options = File::options();
+        let log = options.create(true).append(true).mode(0o600).open(&path);
+        Ok(Self {
+            format,
+            log: log.with_context(|| format!("open {}", path.display()))?,
+            bold: std::io::stdout().is_terminal(),
+        })
+    }
+}
+
+impl Tell for Teller {
+    fn event(&mut self, line: &str, event: &Value) {
+        let now = jiff::Timestamp::now();
+        // A full disk must not stop an install.
+        _ = writeln!(self.log, "{now:.3} {event}");
+        match self.format {
+            Format::Json => {
+                let mut event = event.clone();
+                event["at"] = now.to_string().into();
+                println!("{event}");
+            }
+            // Headlines stand out where they can.
+            Format::Text if self.bold && !line.starts_with(' ') => println!("\x1b[1m{line}\x1b[0m"),
+            Format::Text => println!("{line}"),
+        }
+    }
+}
