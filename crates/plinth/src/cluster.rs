@@ -46,8 +46,10 @@ enum Format {
 
 #[derive(Args)]
 pub struct Keep {
+    /// The install directory
     #[arg(long)]
     dir: PathBuf,
+    /// The OS image that the VM starts from
     #[arg(long)]
     image: PathBuf,
 }

@@ -45,6 +45,7 @@ struct Status {
     /// Who is believed about the service's certificate, a PEM file
     #[arg(long, env = "OS_CACERT")]
     cacert: Option<PathBuf>,
+    /// Who asks, where the service wants a login
     #[arg(long, env = "OS_USERNAME")]
     username: Option<String>,
     /// The password comes from the environment, where other users do not see it
@@ -63,6 +64,7 @@ struct Status {
         env = "PLINTH_IRONIC_CONFIG"
     )]
     config: PathBuf,
+    /// As a table, or as JSON for programs
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
