@@ -222,7 +222,8 @@ fn log(cli: &Cli) {
     let usual = if cli.command.is_daemon() {
         "info"
     } else {
-        "warn"
+        // What kube complains of is in the answers of those who ask.
+        "warn,kube_client=off"
     };
     let wanted = cli.log.as_deref().unwrap_or(usual);
     let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new(usual));

@@ -195,6 +195,11 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
         "fast_track": true,
         "timers": {"deploy_callback": inputs.plan.timeouts.deploy_callback},
     });
+    if master.is_none() {
+        // What the installer's disc brought.
+        let images = format!("{}/images", payload::MOUNT);
+        config["deploy"] = json!({"image_directories": [images]});
+    }
     let boot = match master {
         None => bootstrap_boot(inputs),
         Some(host) => cluster_boot(inputs, host),
