@@ -18,7 +18,10 @@ pub(super) async fn expire(store: Store) {
         match sweep(&store, Timestamp::now()).await {
             Ok(0) => {}
             Ok(gone) => debug!(gone, "old events"),
-            Err(error) => warn!(error = model::chain(&error), "old events stay for now"),
+            Err(error) => warn!(
+                error = model::chain(&error),
+                "old events could not be removed"
+            ),
         }
     }
 }

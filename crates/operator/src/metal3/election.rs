@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::config::Config;
 use crate::context::MANAGER;
@@ -54,16 +54,16 @@ impl Election {
 
     /// Until the lease is ours.
     pub async fn win(&self) {
-        let mut said = false;
+        let mut said = String::new();
         loop {
-            match self.step().await {
+            let why = match self.step().await {
                 Ok(true) => return,
-                Ok(false) if !said => {
-                    info!(node = self.me, "another is active; waits for the lease");
-                    said = true;
-                }
-                Ok(false) => {}
-                Err(why) => debug!(why, "the lease cannot be had"),
+                Ok(false) => "another is active".to_owned(),
+                Err(why) => why,
+            };
+            if why != said {
+                info!(node = self.me, why, "waits for the lease");
+                said = why;
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -77,7 +77,7 @@ impl Election {
             match self.step().await {
                 Ok(true) => renewed = Instant::now(),
                 Ok(false) => return,
-                Err(why) => debug!(why, "the lease is not renewed"),
+                Err(why) => warn!(node = self.me, why, "the lease is not renewed"),
             }
         }
     }
