@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+pub use model::ConfigError as Error;
+
 use serde::Deserialize;
 
 /// What will be used.
@@ -50,22 +52,6 @@ pub struct EtcdTls {
 pub struct Signer {
     pub certificate: PathBuf,
     pub key: PathBuf,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("could not read {path}")]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{path} is not a configuration: {problem}")]
-    Parse { path: PathBuf, problem: String },
-    #[error("{path} has {} {}:\n  {}", problems.len(), if problems.len() == 1 { "problem" } else { "problems" }, problems.join("\n  "))]
-    Problems {
-        path: PathBuf,
-        problems: Vec<String>,
-    },
 }
 
 #[derive(Deserialize)]

@@ -1,12 +1,14 @@
 //! The nouns everyone shares, each parsed into a type that cannot be wrong.
 
 mod bmc_address;
+mod config_error;
 pub mod inventory;
 mod mac;
 pub mod root_device;
 mod secret;
 
 pub use bmc_address::{BmcAddress, BmcAddressError, Scheme};
+pub use config_error::ConfigError;
 pub use mac::{Mac, ParseMacError};
 pub use secret::Secret;
 

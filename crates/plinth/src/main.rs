@@ -175,12 +175,7 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<::ironic::config::Error>() || error.is::<::netd::config::Error>() {
-        return 3;
-    }
-    if error.is::<::mcs::config::Error>()
-        || error.is::<::apiserver::config::Error>()
-        || error.is::<operator::metal3::ConfigError>()
+    if error.is::<model::ConfigError>()
         || error
             .downcast_ref::<installer::Error>()
             .is_some_and(installer::Error::is_refusal)

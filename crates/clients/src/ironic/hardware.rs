@@ -95,27 +95,11 @@ impl Ironic {
         .await
     }
 
-    /// Every node in short, page by page.
+    /// Every node in short.
     pub async fn briefs(&self) -> Result<Vec<Brief>, Error> {
-        #[derive(Deserialize)]
-        struct Page {
-            nodes: Vec<Brief>,
-        }
-        const PAGE: usize = 1000;
-        let mut all: Vec<Brief> = Vec::new();
-        loop {
-            let marker = all.last().map(|node| format!("&marker={}", node.uuid));
-            let path = format!(
-                "/v1/nodes?fields=uuid,name,provision_state,boot_interface&limit={PAGE}{}",
-                marker.unwrap_or_default()
-            );
-            let page: Page = self.get("list nodes", &path).await?;
-            let last = page.nodes.len() < PAGE;
-            all.extend(page.nodes);
-            if last {
-                return Ok(all);
-            }
-        }
+        let fields = "fields=uuid,name,provision_state,boot_interface";
+        self.all_nodes(fields, |node: &Brief| node.uuid.clone())
+            .await
     }
 
     /// As [`Ironic::power`]; what is soft becomes hard after so many seconds.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use model::Mac;
 use reqwest::Method;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -174,21 +175,29 @@ impl Ironic {
             .await
     }
 
-    /// All of them, page by page.
+    /// All of them.
     pub async fn nodes(&self) -> Result<Vec<Node>, Error> {
+        self.all_nodes("detail=True", |node: &Node| node.uuid.to_string())
+            .await
+    }
+
+    /// Every node, page by page, as the query has it shown.
+    pub(super) async fn all_nodes<T: DeserializeOwned>(
+        &self,
+        query: &str,
+        id: impl Fn(&T) -> String,
+    ) -> Result<Vec<T>, Error> {
         #[derive(Deserialize)]
-        struct Page {
-            nodes: Vec<Node>,
+        struct Page<T> {
+            nodes: Vec<T>,
         }
         const PAGE: usize = 1000;
-        let mut all: Vec<Node> = Vec::new();
+        let mut all: Vec<T> = Vec::new();
         loop {
-            let marker = all.last().map(|node| format!("&marker={}", node.uuid));
-            let path = format!(
-                "/v1/nodes?detail=True&limit={PAGE}{}",
-                marker.unwrap_or_default()
-            );
-            let page: Page = self.get("list nodes", &path).await?;
+            let marker = all.last().map(|node| format!("&marker={}", id(node)));
+            let marker = marker.unwrap_or_default();
+            let path = format!("/v1/nodes?{query}&limit={PAGE}{marker}");
+            let page: Page<T> = self.get("list nodes", &path).await?;
             let last = page.nodes.len() < PAGE;
             all.extend(page.nodes);
             if last {

@@ -7,6 +7,8 @@ mod written;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+pub use model::ConfigError as Error;
+
 use lifecycle::node::{PowerPolicy, Settings, Timers};
 
 pub use crate::deploy::Settings as Deploy;
@@ -43,22 +45,6 @@ pub struct Config {
 pub struct Tls {
     pub certificate: PathBuf,
     pub key: PathBuf,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("could not read {path}")]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{path} is not a configuration: {problem}")]
-    Parse { path: PathBuf, problem: String },
-    #[error("{path} has {} {}:\n  {}", problems.len(), if problems.len() == 1 { "problem" } else { "problems" }, problems.join("\n  "))]
-    Problems {
-        path: PathBuf,
-        problems: Vec<String>,
-    },
 }
 
 impl Config {

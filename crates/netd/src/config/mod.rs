@@ -11,6 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use model::ConfigError as Error;
+
 pub use lb::{
     FixedMember, Kubernetes, LbBackend, Listener, LookAt, LookKind, MemberSources, MembersFrom,
     Redirect,
@@ -124,22 +126,6 @@ impl Vip {
         }
         Some(Priority(priority.min(254)))
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("could not read {path}")]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{path} is not a configuration: {problem}")]
-    Parse { path: PathBuf, problem: String },
-    #[error("{path} has {} {}:\n  {}", problems.len(), if problems.len() == 1 { "problem" } else { "problems" }, problems.join("\n  "))]
-    Problems {
-        path: PathBuf,
-        problems: Vec<String>,
-    },
 }
 
 /// The JSON schema of the file, for editors and checkers.

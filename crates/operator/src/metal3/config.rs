@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+pub use model::ConfigError as Error;
+
 use clients::redfish::Verify;
 use model::Secret;
 use serde::Deserialize;
@@ -28,22 +30,6 @@ pub struct Ironic {
     pub config: PathBuf,
     pub login: Option<clients::ironic::Login>,
     pub ca: Option<Vec<u8>>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("could not read {path}")]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{path} is not a configuration: {problem}")]
-    Parse { path: PathBuf, problem: String },
-    #[error("{path} has {} {}:\n  {}", problems.len(), if problems.len() == 1 { "problem" } else { "problems" }, problems.join("\n  "))]
-    Problems {
-        path: PathBuf,
-        problems: Vec<String>,
-    },
 }
 
 #[derive(Deserialize)]
