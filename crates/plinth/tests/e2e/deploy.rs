@@ -144,7 +144,7 @@ impl<'a> Service<'a> {
 }
 
 /// What the first boot does: writes a file, and says on the console that it did.
-fn ignition(word: &str) -> Value {
+pub fn ignition(word: &str) -> Value {
     let unit = "[Unit]\nAfter=ignition-firstboot-complete.service\n[Service]\nType=oneshot\n\
                 StandardOutput=journal+console\nExecStart=/bin/sh -c 'echo IGNITED $(cat /etc/marker)'\n\
                 [Install]\nWantedBy=multi-user.target\n";
@@ -255,7 +255,7 @@ fn lives(case: &Case) {
     assert_eq!(left["instance_info"], json!({}), "{left:#}");
 }
 
-fn text_of_sum(path: &std::path::Path) -> String {
+pub fn text_of_sum(path: &std::path::Path) -> String {
     let output = std::process::Command::new("sha256sum")
         .arg(path)
         .output()

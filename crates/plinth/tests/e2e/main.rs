@@ -6,3 +6,4 @@ mod harness;
 
 mod deploy;
 mod rack;
+mod serve;
