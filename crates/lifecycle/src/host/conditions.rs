@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::State;
 use super::status::{Condition, Operational, Status, Truth};
+use super::told::{Retry, Waiting};
 use super::view::{Host, Node};
 
 /// Brings `status.conditions` up to date. Others' conditions are kept.
@@ -58,7 +59,14 @@ fn wanted(status: &Status, node: Option<&Node>, retry_at: Timestamp) -> [Wanted;
     let operational = status.operational_status;
     let is = |truth: bool| if truth { True } else { False };
     let word = match status.error_type {
-        Some(_) => format!("{}; next try at {retry_at}", status.error_message),
+        Some(_) => {
+            let error = status.error_message.clone();
+            Retry {
+                error,
+                at: retry_at,
+            }
+            .to_string()
+        }
         None => String::new(),
     };
 
@@ -139,13 +147,13 @@ fn awaited(status: &Status, reason: &str) -> String {
 }
 
 /// Says in the Progressing condition what a host at work waits for.
-pub(super) fn tell(status: &mut Status, waits_for: &str) {
+pub(super) fn tell(status: &mut Status, waiting: &Waiting) {
     let progressing = status
         .conditions
         .iter_mut()
         .find(|old| old.kind == "Progressing");
     if let Some(progressing) = progressing.filter(|seen| seen.status == Truth::True) {
-        waits_for.clone_into(&mut progressing.message);
+        progressing.message = waiting.to_string();
     }
 }
 

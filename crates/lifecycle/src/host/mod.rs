@@ -41,6 +41,7 @@ mod status;
 mod step;
 #[cfg(test)]
 mod tests;
+mod told;
 mod view;
 
 pub use capacity::busy;
@@ -60,6 +61,7 @@ pub use step::{
     Action, ConfigDrive, Event, Login, NewNode, Patch, Power, SOFT_TIMEOUT_SECONDS, Step, StepCall,
     Trouble, Verb,
 };
+pub use told::{Retry, Waiting};
 pub use view::{
     Config, Credentials, DataImage, FINALIZER, FirmwareComponents, FirmwareSettings,
     FirmwareUpdate, Host, ImageFormat, ImageRequest, Look, Node, Observation, Observed, Pace,

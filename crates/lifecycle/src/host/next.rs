@@ -8,6 +8,7 @@ use super::conditions;
 use super::pass::{Flow, Halt, Pass, tried_again_at_once};
 use super::status::{CredentialsStatus, ErrorType, Operational};
 use super::step::{Action, Event, Step, Trouble};
+use super::told::Waiting;
 use super::view::{Config, Host, Observed};
 
 pub fn next(host: &Host, seen: &Observed, config: &Config, now: Timestamp) -> Step {
@@ -196,7 +197,7 @@ impl Pass<'_> {
         let mut fresh = status.clone();
         let node = self.known_node();
         conditions::refresh(&mut fresh, self.host, node, self.retry_at(), self.now);
-        conditions::tell(&mut fresh, reason);
+        conditions::tell(&mut fresh, &Waiting::new(reason, node));
         if fresh.conditions == status.conditions {
             return step;
         }

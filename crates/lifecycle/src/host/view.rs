@@ -172,6 +172,15 @@ pub struct Node {
     pub instance_info: Map<String, Value>,
     #[serde(default)]
     pub network_data: Map<String, Value>,
+    /// What it is doing; see [`super::Waiting`].
+    #[serde(default)]
+    pub driver_internal_info: Map<String, Value>,
+    #[serde(default)]
+    pub deploy_step: Value,
+    #[serde(default)]
+    pub clean_step: Value,
+    #[serde(default)]
+    pub service_step: Value,
 }
 
 impl Node {
