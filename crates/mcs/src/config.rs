@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use model::ConfigError as Error;
 
+use model::Secret;
 use serde::Deserialize;
 
 /// What will be used.
@@ -18,8 +19,14 @@ pub struct Config {
     pub state: PathBuf,
     /// Files by their SHA-256.
     pub files: PathBuf,
+    /// What the cluster carries with it: files by name, and their list.
+    pub payload: PathBuf,
+    /// Where the payload comes from if it is not here.
+    pub replicate: Option<Replicate>,
     pub pools: Vec<Pool>,
     pub hosts: Vec<Host>,
+    /// Those who get files, and no config.
+    pub readers: Vec<Reader>,
     /// How long the first client of a one-time token may come again: an answer can be lost on its way.
     pub retry_window: Duration,
 }
@@ -39,6 +46,21 @@ pub struct Host {
     pub config: PathBuf,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reader {
+    pub name: String,
+    pub secret_sha256: String,
+}
+
+/// Another server of the cluster, any that has the payload.
+#[derive(Debug, Clone)]
+pub struct Replicate {
+    pub from: String,
+    /// PEM of who signed its certificate.
+    pub ca: Vec<u8>,
+    pub secret: Secret<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -49,6 +71,11 @@ struct Written {
     state: String,
     #[serde(default = "files")]
     files: String,
+    #[serde(default = "payload")]
+    payload: String,
+    replicate: Option<WrittenReplicate>,
+    #[serde(default)]
+    readers: Vec<WrittenReader>,
     #[serde(default)]
     pools: Vec<WrittenPool>,
     #[serde(default)]
@@ -74,6 +101,21 @@ struct WrittenPool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct WrittenReader {
+    name: String,
+    secret_sha256: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenReplicate {
+    from: String,
+    ca: PathBuf,
+    secret: Secret<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WrittenHost {
     name: String,
     pool: String,
@@ -91,6 +133,10 @@ fn state() -> String {
 
 fn files() -> String {
     "/var/lib/plinth/files".into()
+}
+
+fn payload() -> String {
+    "/var/lib/plinth/payload".into()
 }
 
 fn retry_window() -> i64 {
@@ -142,6 +188,7 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
         ("tls.key", &written.tls.key),
         ("state", &written.state),
         ("files", &written.files),
+        ("payload", &written.payload),
     ] {
         if value.is_empty() {
             problems.push(format!("{key}: must be a path"));
@@ -218,6 +265,36 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
             config: host.config.into(),
         });
     }
+    let readers = written.readers.into_iter().enumerate();
+    let readers = readers.map(|(at, reader)| Reader {
+        secret_sha256: digest(
+            format!("readers[{at}].secret_sha256"),
+            &reader.secret_sha256,
+            &mut problems,
+        ),
+        name: reader.name,
+    });
+    let readers: Vec<Reader> = readers.collect();
+    let replicate = written.replicate.and_then(|given| {
+        if !given.from.starts_with("https://") {
+            problems.push(format!(
+                "replicate.from: {:?} must begin with https://",
+                given.from
+            ));
+        }
+        match std::fs::read(&given.ca) {
+            Ok(ca) => Some(Replicate {
+                from: given.from.trim_end_matches('/').to_owned(),
+                ca,
+                secret: given.secret,
+            }),
+            Err(error) => {
+                let path = given.ca.display();
+                problems.push(format!("replicate.ca: could not read {path}: {error}"));
+                None
+            }
+        }
+    });
     match listen {
         Ok(listen) if problems.is_empty() => Ok(Config {
             listen,
@@ -225,8 +302,11 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
             key: written.tls.key.into(),
             state: written.state.into(),
             files: written.files.into(),
+            payload: written.payload.into(),
+            replicate,
             pools,
             hosts,
+            readers,
             retry_window: Duration::from_secs(written.retry_window_s.unsigned_abs()),
         }),
         _ => Err(problems),

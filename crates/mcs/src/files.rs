@@ -8,25 +8,43 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
+use model::payload::is_sha256;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
+
+use crate::payload;
 
 const PIECE: usize = 256 << 10;
 
-/// 64 lower-case hexadecimal digits; nothing that could be a path.
-pub fn is_name(text: &str) -> bool {
-    text.len() == 64
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+/// Where files are: by their checksum, or under the name that the payload's list gives for it.
+pub struct Places<'a> {
+    pub files: &'a Path,
+    pub payload: &'a Path,
+}
+
+impl Places<'_> {
+    async fn open(&self, sha256: &str) -> Option<tokio::fs::File> {
+        if !is_sha256(sha256) {
+            return None;
+        }
+        if let Ok(file) = tokio::fs::File::open(self.files.join(sha256)).await {
+            return Some(file);
+        }
+        let index = payload::read(self.payload).await?;
+        let entry = index.by_sha256(sha256)?;
+        let file = tokio::fs::File::open(self.payload.join(&entry.name)).await;
+        file.ok()
+    }
 }
 
 /// The file or the range asked for, and how many bytes that is.
-pub async fn serve(dir: &Path, name: &str, headers: &HeaderMap, head: bool) -> (Response, u64) {
+pub async fn serve(
+    places: &Places<'_>,
+    name: &str,
+    headers: &HeaderMap,
+    head: bool,
+) -> (Response, u64) {
     let missing = || (StatusCode::NOT_FOUND, "there is no such file here\n").into_response();
-    if !is_name(name) {
-        return (missing(), 0);
-    }
-    let Ok(mut file) = tokio::fs::File::open(dir.join(name)).await else {
+    let Some(mut file) = places.open(name).await else {
         return (missing(), 0);
     };
     let Ok(size) = file.metadata().await.map(|metadata| metadata.len()) else {

@@ -4,6 +4,7 @@
 //! GET /config/{pool}      Authorization: Bearer <pool's secret | host's one-time token>
 //!                         Accept: application/vnd.coreos.ignition+json;version=3.x.0
 //! GET /files/{sha256}     the same authorization; ranges
+//! GET /payload            the list of the files that the cluster carries with it; the same authorization
 //! GET /healthz /readyz
 //! ```
 //!
@@ -13,6 +14,8 @@
 pub mod config;
 mod files;
 mod ledger;
+mod payload;
+mod replicate;
 mod route;
 pub mod server;
 pub mod status;

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tracing::{error, info, warn};
 
 use crate::config::Config;
-use crate::files;
+use crate::{files, payload};
 use crate::ledger::{Ledger, Served, Use, Verdict};
 use crate::version;
 
@@ -31,6 +31,7 @@ pub fn app(service: Arc<Service>) -> Router {
     Router::new()
         .route("/config/{pool}", get(config).fallback(refuse_method))
         .route("/files/{name}", get(file).fallback(refuse_method))
+        .route("/payload", get(payload_list).fallback(refuse_method))
         .route("/healthz", get(async || "ok\n").fallback(refuse_method))
         .route("/readyz", get(ready).fallback(refuse_method))
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
@@ -71,25 +72,23 @@ enum Bearer {
         token_sha256: String,
         config: PathBuf,
     },
+    /// Gets files, and no config.
+    Reader { name: String },
 }
 
 impl Bearer {
     fn name(&self) -> &str {
         match self {
-            Self::Pool { name, .. } | Self::Host { name, .. } => name,
+            Self::Pool { name, .. } | Self::Host { name, .. } | Self::Reader { name } => name,
         }
     }
 
-    fn pool(&self) -> &str {
+    /// What it may have of this pool.
+    fn config_of(&self, asked: &str) -> Option<&PathBuf> {
         match self {
-            Self::Pool { name, .. } => name,
-            Self::Host { pool, .. } => pool,
-        }
-    }
-
-    fn config(&self) -> &PathBuf {
-        match self {
-            Self::Pool { config, .. } | Self::Host { config, .. } => config,
+            Self::Pool { name, config } if name == asked => Some(config),
+            Self::Host { pool, config, .. } if pool == asked => Some(config),
+            Self::Pool { .. } | Self::Host { .. } | Self::Reader { .. } => None,
         }
     }
 }
@@ -114,6 +113,12 @@ impl Service {
             return Some(Bearer::Pool {
                 name: pool.name.clone(),
                 config: pool.config.clone(),
+            });
+        }
+        let mut readers = config.readers.iter();
+        if let Some(reader) = readers.find(|reader| reader.secret_sha256 == shown) {
+            return Some(Bearer::Reader {
+                name: reader.name.clone(),
             });
         }
         config
@@ -215,10 +220,10 @@ async fn config(
     let Some(bearer) = service.bearer(&headers) else {
         return unauthorized(peer, &what);
     };
-    if bearer.pool() != pool {
+    let Some(source) = bearer.config_of(&pool) else {
         warn!(%peer, to = bearer.name(), what, "refused: the token is for another pool");
         return (StatusCode::FORBIDDEN, "this token is for another pool\n").into_response();
-    }
+    };
     let accept = headers
         .get(header::ACCEPT)
         .map(|value| value.to_str().unwrap_or("\u{fffd}"));
@@ -226,7 +231,7 @@ async fn config(
         Ok(wanted) => wanted,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
-    let body = match read(bearer.config())
+    let body = match read(source)
         .await
         .and_then(|config| version::convert(config, wanted).map_err(|error| error.to_string()))
     {
@@ -293,8 +298,12 @@ async fn file(
         return *refusal;
     }
     let head = *request.method() == Method::HEAD;
-    let dir = service.config().files.clone();
-    let (response, bytes) = files::serve(&dir, &name, request.headers(), head).await;
+    let config = service.config();
+    let places = files::Places {
+        files: &config.files,
+        payload: &config.payload,
+    };
+    let (response, bytes) = files::serve(&places, &name, request.headers(), head).await;
     if response.status().is_success() && !head {
         service.note(&Served {
             at: Timestamp::now(),
@@ -305,4 +314,23 @@ async fn file(
         });
     }
     response
+}
+
+/// The list of what the cluster carries, once all of it is here.
+async fn payload_list(
+    State(service): State<Arc<Service>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    let peer = peer.ip().to_canonical();
+    let Some(bearer) = service.bearer(&headers) else {
+        return unauthorized(peer, "payload");
+    };
+    if let Err(refusal) = service.admit(&bearer, peer, false) {
+        return *refusal;
+    }
+    match payload::read(&service.config().payload).await {
+        Some(index) => axum::Json(index).into_response(),
+        None => (StatusCode::NOT_FOUND, "the payload is not here\n").into_response(),
+    }
 }

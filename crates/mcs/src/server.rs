@@ -20,6 +20,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::config::{self, Config};
 use crate::ledger::{self, Ledger};
+use crate::replicate;
 use crate::route::{self, Peer, Service};
 
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,16 @@ pub async fn run(path: &Path) -> Result<(), Error> {
             }
         }
     };
-    server.serve(listener, stop).await;
+    let bring = async {
+        if let Some(from) = &config.replicate {
+            replicate::run(from, &config.payload).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = server.serve(listener, stop) => {}
+        () = bring => {}
+    }
     tell_systemd("STOPPING=1");
     info!("stopped");
     Ok(())

@@ -4,6 +4,7 @@ mod bmc_address;
 mod config_error;
 pub mod inventory;
 mod mac;
+pub mod payload;
 pub mod root_device;
 mod secret;
 

@@ -1,0 +1,378 @@
+//! Brings the payload here from another server of the cluster, so that any of them can serve it.
+//!
+//! A file is taken only whole and with the checksum that the list promises; what was fetched in part is gone on with.
+
+use std::io::SeekFrom;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::payload::{Entry, INDEX, Index};
+use sha2::{Digest, Sha256};
+use tokio::fs::{self, File, OpenOptions};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tracing::{info, warn};
+
+use crate::config::Replicate;
+use crate::payload;
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("ask {url}")]
+    Ask { url: String, source: reqwest::Error },
+    #[error("{url} answers {status}")]
+    Status { url: String, status: u16 },
+    #[error(transparent)]
+    List(#[from] model::payload::Error),
+    #[error("write {path}")]
+    Write {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{name} has the checksum {found}, and the list says {wanted}")]
+    Checksum {
+        name: String,
+        found: String,
+        wanted: String,
+    },
+    #[error("{name} is longer than the {size} bytes that the list says")]
+    TooLong { name: String, size: u64 },
+}
+
+/// After a failure, twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(5);
+/// Between two pieces of a file.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Returns when the payload is here.
+pub async fn run(from: &Replicate, dir: &Path) {
+    let mut pause = FIRST_PAUSE;
+    let mut said = None;
+    loop {
+        if payload::read(dir).await.is_some() {
+            return;
+        }
+        match fetch(from, dir).await {
+            Ok(files) => {
+                info!(files, "the payload is here");
+                return;
+            }
+            Err(error) => {
+                let why = model::chain(&error);
+                if said.as_ref() != Some(&why) {
+                    warn!(
+                        why,
+                        from = from.from,
+                        "the payload is not here yet, and is tried for again"
+                    );
+                    said = Some(why);
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn fetch(from: &Replicate, dir: &Path) -> Result<usize, Error> {
+    let source = Source::new(from)?;
+    let index = source.list().await?;
+    for entry in &index.files {
+        source.file(entry, dir).await?;
+    }
+    let text = serde_json::to_vec_pretty(&index).expect("a list is JSON");
+    let (draft, path) = (dir.join(".index.new"), dir.join(INDEX));
+    let written = async {
+        let mut file = File::create(&draft).await?;
+        file.write_all(&text).await?;
+        file.sync_all().await?;
+        fs::rename(&draft, &path).await
+    };
+    written
+        .await
+        .map_err(|source| Error::Write { path, source })?;
+    Ok(index.files.len())
+}
+
+struct Source<'a> {
+    from: &'a Replicate,
+    http: reqwest::Client,
+}
+
+impl<'a> Source<'a> {
+    fn new(from: &'a Replicate) -> Result<Self, Error> {
+        let build = || {
+            reqwest::Client::builder()
+                .no_proxy()
+                .connect_timeout(CONNECT)
+                .read_timeout(SILENCE)
+                .tls_certs_only(reqwest::Certificate::from_pem_bundle(&from.ca)?)
+                .build()
+        };
+        let http = build().map_err(|source| Error::Ask {
+            url: from.from.clone(),
+            source,
+        })?;
+        Ok(Self { from, http })
+    }
+
+    async fn list(&self) -> Result<Index, Error> {
+        let url = format!("{}/payload", self.from.from);
+        let answer = self.ask(&url, None).await?;
+        let bytes = answer
+            .bytes()
+            .await
+            .map_err(|source| Error::Ask { url, source })?;
+        Ok(Index::parse(&bytes)?)
+    }
+
+    async fn ask(&self, url: &str, start: Option<u64>) -> Result<reqwest::Response, Error> {
+        let mut request = self.http.get(url).bearer_auth(self.from.secret.expose());
+        if let Some(start) = start {
+            request = request.header("range", format!("bytes={start}-"));
+        }
+        let answer = request.send().await.map_err(|source| Error::Ask {
+            url: url.to_owned(),
+            source,
+        })?;
+        if !answer.status().is_success() {
+            return Err(Error::Status {
+                url: url.to_owned(),
+                status: answer.status().as_u16(),
+            });
+        }
+        Ok(answer)
+    }
+
+    /// In its place, or an error; a part that is there already is not asked for again.
+    async fn file(&self, entry: &Entry, dir: &Path) -> Result<(), Error> {
+        let path = dir.join(&entry.name);
+        let at = |source| Error::Write {
+            path: path.clone(),
+            source,
+        };
+        if fs::metadata(&path)
+            .await
+            .is_ok_and(|there| there.len() == entry.size)
+        {
+            return Ok(());
+        }
+        let above = path.parent().unwrap_or(dir);
+        fs::create_dir_all(above).await.map_err(at)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let part = above.join(format!(".{name}.part"));
+        let mut writing = Part::open(&part, entry.size).await.map_err(at)?;
+        if writing.length < entry.size {
+            self.rest(entry, &mut writing).await?;
+        }
+        writing.file.sync_all().await.map_err(at)?;
+        let found = hex(&writing.digest.finalize());
+        if found != entry.sha256 {
+            // Whatever is wrong with it, it is not gone on with.
+            _ = fs::remove_file(&part).await;
+            return Err(Error::Checksum {
+                name: entry.name.clone(),
+                found,
+                wanted: entry.sha256.clone(),
+            });
+        }
+        fs::rename(&part, &path).await.map_err(at)?;
+        info!(file = entry.name, bytes = entry.size, "fetched");
+        Ok(())
+    }
+
+    async fn rest(&self, entry: &Entry, part: &mut Part) -> Result<(), Error> {
+        let url = format!("{}/files/{}", self.from.from, entry.sha256);
+        let start = (part.length > 0).then_some(part.length);
+        let mut answer = self.ask(&url, start).await?;
+        if start.is_some() && answer.status() != reqwest::StatusCode::PARTIAL_CONTENT {
+            part.restart().await.map_err(|source| Error::Write {
+                path: entry.name.clone().into(),
+                source,
+            })?;
+        }
+        while let Some(piece) = answer.chunk().await.map_err(|source| Error::Ask {
+            url: url.clone(),
+            source,
+        })? {
+            if part.length + piece.len() as u64 > entry.size {
+                let (name, size) = (entry.name.clone(), entry.size);
+                return Err(Error::TooLong { name, size });
+            }
+            part.write(&piece).await.map_err(|source| Error::Write {
+                path: entry.name.clone().into(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A file on its way, with the checksum of what is there.
+struct Part {
+    file: File,
+    length: u64,
+    digest: Sha256,
+}
+
+impl Part {
+    async fn open(path: &Path, most: u64) -> std::io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .await?;
+        let mut part = Self {
+            file,
+            length: 0,
+            digest: Sha256::new(),
+        };
+        if part.file.metadata().await?.len() > most {
+            part.restart().await?;
+            return Ok(part);
+        }
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            let read = part.file.read(&mut buffer).await?;
+            if read == 0 {
+                return Ok(part);
+            }
+            part.digest.update(&buffer[..read]);
+            part.length += read as u64;
+        }
+    }
+
+    async fn restart(&mut self) -> std::io::Result<()> {
+        self.file.set_len(0).await?;
+        self.file.seek(SeekFrom::Start(0)).await?;
+        self.length = 0;
+        self.digest = Sha256::new();
+        Ok(())
+    }
+
+    async fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
+        self.file.write_all(piece).await?;
+        self.digest.update(piece);
+        self.length += piece.len() as u64;
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use serde_json::json;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::Config;
+    use crate::server::Server;
+
+    fn sum(bytes: &[u8]) -> String {
+        hex(&Sha256::digest(bytes))
+    }
+
+    /// A server that has a payload, and the one that wants it.
+    struct Site {
+        dir: tempfile::TempDir,
+        image: Vec<u8>,
+    }
+
+    impl Site {
+        fn new() -> Self {
+            _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+            let dir = tempfile::tempdir().unwrap();
+            let image: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            let at = |name: &str| dir.path().join(name);
+            std::fs::write(at("ca.pem"), made.cert.pem()).unwrap();
+            std::fs::write(at("key.pem"), made.signing_key.serialize_pem()).unwrap();
+            std::fs::create_dir_all(at("has/images")).unwrap();
+            std::fs::create_dir_all(at("wants/images")).unwrap();
+            std::fs::write(at("has/images/os.raw"), &image).unwrap();
+            std::fs::write(at("has/plinth"), "program").unwrap();
+            let site = Self { dir, image };
+            site.list(&sum(&site.image));
+            site
+        }
+
+        fn list(&self, image: &str) {
+            let index = json!({"files": [
+                {"name": "plinth", "sha256": sum(b"program"), "size": 7},
+                {"name": "images/os.raw", "sha256": image, "size": self.image.len()},
+            ]});
+            std::fs::write(self.at("has/index.json"), index.to_string()).unwrap();
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.dir.path().join(name)
+        }
+
+        /// What the wanting one gets in one go.
+        async fn fetch(&self, secret: &str) -> Result<usize, Error> {
+            let path = |name: &str| self.at(name).display().to_string();
+            let config = json!({
+                "tls": {"certificate": path("ca.pem"), "key": path("key.pem")},
+                "state": path("state"), "files": path("files"), "payload": path("has"),
+                "pools": [{"name": "worker", "secret_sha256": sum(b"w"), "config": path("worker.ign")}],
+                "readers": [{"name": "control-plane", "secret_sha256": sum(b"secret")}],
+            });
+            let config = Config::parse(&config.to_string(), Path::new("mcs.yaml")).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let from = Replicate {
+                from: format!("https://localhost:{}", listener.local_addr().unwrap().port()),
+                ca: std::fs::read(self.at("ca.pem")).unwrap(),
+                secret: model::Secret::new(secret.to_owned()),
+            };
+            let server = Server::open(config).unwrap();
+            let wants = self.at("wants");
+            tokio::select! {
+                () = server.serve(listener, std::future::pending()) => unreachable!("it is not stopped"),
+                fetched = fetch(&from, &wants) => fetched,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_payload_comes_whole_and_what_was_there_in_part_is_gone_on_with() {
+        let site = Site::new();
+        std::fs::write(site.at("wants/images/.os.raw.part"), &site.image[..300_000]).unwrap();
+        assert_eq!(site.fetch("secret").await.unwrap(), 2);
+        let image = std::fs::read(site.at("wants/images/os.raw")).unwrap();
+        assert!(image == site.image);
+        assert!(payload::read(&site.at("wants")).await.is_some());
+        assert!(!site.at("wants/images/.os.raw.part").exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_what_the_list_says_is_not_kept() {
+        let site = Site::new();
+        std::fs::write(site.at("wants/images/.os.raw.part"), vec![0; 300_000]).unwrap();
+        let error = site.fetch("secret").await.unwrap_err();
+        assert!(matches!(error, Error::Checksum { .. }), "{error}");
+        assert!(!site.at("wants/images/os.raw").exists() && !site.at("wants/index.json").exists());
+        // Nothing of it is left, so the next try is a clean one.
+        assert_eq!(site.fetch("secret").await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_stranger_gets_nothing() {
+        let site = Site::new();
+        let error = site.fetch("guess").await.unwrap_err();
+        assert!(
+            matches!(error, Error::Status { status: 401, .. }),
+            "{error}"
+        );
+    }
+}
