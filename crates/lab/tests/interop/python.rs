@@ -14,13 +14,14 @@ use super::REQUIREMENTS;
 /// When it cannot be made: the tests need Python 3 with `venv`, and on the first run the package index.
 pub fn interpreter() -> PathBuf {
     static READY: OnceLock<PathBuf> = OnceLock::new();
-    READY.get_or_init(find_or_make).clone()
+    READY.get_or_init(|| environment(REQUIREMENTS)).clone()
 }
 
-fn find_or_make() -> PathBuf {
+/// As [`interpreter`], with what this list asks for.
+pub fn environment(requirements: &str) -> PathBuf {
     let home = cache().join("plinth/venv");
     let mut key = DefaultHasher::new();
-    REQUIREMENTS.hash(&mut key);
+    requirements.hash(&mut key);
     let ready = home.join(format!("interop-{:016x}", key.finish()));
     let python = ready.join("bin/python");
     if !python.exists() {
@@ -30,7 +31,7 @@ fn find_or_make() -> PathBuf {
             .prefix("making-")
             .tempdir_in(&home)
             .unwrap();
-        make(making.path());
+        make(making.path(), requirements);
         if let Err(error) = std::fs::rename(making.path(), &ready) {
             assert!(
                 python.exists(),
@@ -42,11 +43,11 @@ fn find_or_make() -> PathBuf {
     python
 }
 
-fn make(at: &Path) {
+fn make(at: &Path, requirements: &str) {
     let needs = "the interop tests need Python 3 with venv (Debian: python3-venv)";
     run(Command::new("python3").args(["-m", "venv"]).arg(at), needs);
     let list = at.join("requirements.txt");
-    std::fs::write(&list, REQUIREMENTS).unwrap();
+    std::fs::write(&list, requirements).unwrap();
     let needs = "the interop tests need the package index on their first run";
     run(
         Command::new(at.join("bin/python"))

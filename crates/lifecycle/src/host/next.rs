@@ -40,6 +40,9 @@ pub fn troubled(
         config,
         now,
     };
+    if let Some(halt) = pass.disc_troubled(action, trouble) {
+        return into_step(halt);
+    }
     let pace = config.pace;
     let halt = match trouble {
         Trouble::Busy => pass.wait("the node or the object to be free", pace.short),

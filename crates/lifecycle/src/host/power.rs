@@ -42,7 +42,8 @@ impl Pass<'_> {
         };
         let servicing = status.operational_status == Operational::Servicing
             || status.error_type == Some(ErrorType::Servicing);
-        if in_use && wanted && !on {
+        // A disc is changed on the way up; one that is to go is not waited with.
+        if !on && (wanted || self.disc_goes(in_use)) {
             self.data_image()?;
         }
         if in_use && ((wanted && !on) || servicing) {
@@ -62,6 +63,11 @@ impl Pass<'_> {
         };
         let outcome = outcome.map_err(|halt| warn(halt, &reboot.unreadable));
         self.of_kind(ErrorType::PowerManagement, outcome)
+    }
+
+    fn disc_goes(&self, in_use: bool) -> bool {
+        let image = self.seen.data_image.as_ref();
+        image.is_some_and(|image| !image.attached.is_empty() && (image.deleting || !in_use))
     }
 
     fn steady(&self) -> Halt {

@@ -144,6 +144,9 @@ pub struct Node {
     pub target_power_state: Option<String>,
     #[serde(default)]
     pub last_error: Option<String>,
+    /// The end of the last inspection that went well.
+    #[serde(default)]
+    pub inspection_finished_at: Option<String>,
     #[serde(default)]
     pub maintenance: bool,
     #[serde(default)]
@@ -326,6 +329,8 @@ pub struct Config {
     pub max_provisioning_retries: u32,
     /// PreprovisioningImages are built for each host.
     pub image_builder: bool,
+    /// Network configuration for the ramdisk is built into those images, so Ironic is not told of it.
+    pub network_in_images: bool,
     /// The ramdisk, where it is the same for all.
     pub deploy_kernel: Option<String>,
     pub deploy_ramdisk: Option<String>,
@@ -380,6 +385,7 @@ impl Default for Config {
             provisioning_limit: 20,
             max_provisioning_retries: 5,
             image_builder: false,
+            network_in_images: true,
             deploy_kernel: None,
             deploy_ramdisk: None,
             deploy_iso: None,

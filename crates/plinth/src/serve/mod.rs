@@ -4,6 +4,7 @@
 //!   D/kubeconfig ─▶ kubectl ──▶ API (D/registry) ◀── controllers ──▶ Ironic (D/ironic.yaml, D/ironic) ──▶ BMCs
 //! ```
 
+mod foreign;
 mod keys;
 
 use std::convert::Infallible;
@@ -26,6 +27,7 @@ use serde_json::json;
 use tower::service_fn;
 
 use crate::metal3::signals;
+use foreign::Foreign;
 use keys::Keys;
 
 /// Where hosts live unless told otherwise.
@@ -45,6 +47,8 @@ pub struct Serve {
     /// Ironic's configuration [default: ironic.yaml in the directory, made if it is not there]
     #[arg(long, value_name = "FILE")]
     ironic: Option<PathBuf>,
+    #[command(flatten)]
+    foreign: Foreign,
     /// Touch nothing: enrol every host with Ironic's fake driver, whatever its BMC
     #[arg(long)]
     fake_hardware: bool,
@@ -63,9 +67,13 @@ async fn serve(command: &Serve) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let stop = signals()?.boxed().shared();
     let keys = Keys::ensure(dir, &names(command))?;
-    let ironic_file = ironic_file(command)?;
-    let ironic = IronicConfig::load(&ironic_file)?;
-    let link = link(&ironic)?;
+    // The file of our own Ironic; none where another's is used.
+    let (link, ours) = if let Some(link) = command.foreign.link()? {
+        (link, None)
+    } else {
+        let file = ironic_file(command)?;
+        (link(&IronicConfig::load(&file)?)?, Some(file))
+    };
     let running = Running::start(api_config(command, &keys)).await?;
     keys.write_kubeconfig(dir, &outside(running.address()))?;
     let client = inside(running.local());
@@ -77,9 +85,15 @@ async fn serve(command: &Serve) -> Result<()> {
     let mut config = operator::Config::new(link);
     config.fake_hardware = command.fake_hardware;
     let controllers = tokio::spawn(operator::run(client, config, stop.clone()));
-    // Ironic has ears for the same signals, and ends with them.
+    let ironic = async {
+        match ours {
+            Some(file) => ::ironic::server::run(&file).await.context("serve Ironic"),
+            None => std::future::pending().await,
+        }
+    };
+    // Our Ironic has ears for the same signals, and ends with them.
     let served = tokio::select! {
-        served = ::ironic::server::run(&ironic_file) => served.context("serve Ironic"),
+        served = ironic => served,
         () = stop => Ok(()),
     };
     controllers.await.context("run the controllers")?;

@@ -83,7 +83,8 @@ impl Pass<'_> {
     fn network_data(&self, patch: &mut Patches, node: &Node) -> Flow {
         let named = !self.host.spec.preprovisioning_network_data_name.is_empty();
         let settled = node.provision_state == State::Active;
-        if !named || settled || self.config.image_builder {
+        let built_in = self.config.image_builder && self.config.network_in_images;
+        if !named || settled || built_in {
             return Ok(());
         }
         match &self.seen.network_data {

@@ -12,6 +12,9 @@ use crate::host::step::{Action, Event, Verb};
 use crate::host::view::{Look, Node};
 use crate::node::State;
 
+const NO_INVENTORY: &str = "Ironic has inspected the host and keeps no inventory of it; \
+    look at the node's inspect_interface, and at [inventory]data_backend in Ironic's configuration";
+
 impl<'a> Pass<'a> {
     /// The inventory, once there is one that counts.
     pub fn inspected(&self) -> Flow<&'a Value> {
@@ -24,6 +27,13 @@ impl<'a> Pass<'a> {
                 None => Err(Self::look(Look::Inventory {
                     node: node.uuid.clone(),
                 })),
+                // Another inspection at once would find as little, and there would be no end of it.
+                Some(None)
+                    if node.inspection_finished_at.is_some()
+                        && !self.retrying(ErrorType::Inspection) =>
+                {
+                    Err(Halt::Failed(NO_INVENTORY.to_owned()))
+                }
                 Some(None) => Err(self.start_inspection(node)),
                 Some(Some(inventory)) => Ok(inventory),
             },

@@ -1,7 +1,7 @@
 //! Power, reboots, and what happens while a host is off.
 
-use super::given::{Given, host, in_use, rest};
-use crate::host::{DataImage, ErrorType, State, annotations};
+use super::given::{Given, host, in_use, now, rest};
+use crate::host::{Action, DataImage, ErrorType, State, Step, Trouble, annotations, troubled};
 use crate::node;
 
 const STEADY: &str = "wait 60s: a change of the host, or of its power";
@@ -97,22 +97,90 @@ fn a_host_that_may_not_be_off_is_rebooted_and_the_request_goes_at_once() {
     assert_eq!(held.says(), STEADY, "or it would reboot for ever");
 }
 
-#[test]
-fn a_data_image_is_changed_while_the_host_is_off() {
-    let given = off().with(|given| {
+/// A host that is off, with a data image and perhaps its disc in the drive.
+fn with_disc(given: Given, attached: &str, inserted: bool) -> Given {
+    given.with(|given| {
         given.seen.data_image = Some(DataImage {
             url: "http://iso".into(),
+            attached: attached.into(),
             ..DataImage::default()
         });
-        given.seen.media_inserted = Some(true);
-    });
+        given.seen.media_inserted = Some(inserted);
+    })
+}
+
+fn image(given: &mut Given) -> &mut DataImage {
+    given.seen.data_image.as_mut().unwrap()
+}
+
+#[test]
+fn a_data_image_is_changed_while_the_host_is_off() {
+    let fresh = with_disc(off(), "", true);
     assert_eq!(
-        given.says(),
+        fresh.says(),
         "detach media, attach http://iso, data image is \"http://iso\""
     );
-    let there =
-        given.with(|given| given.seen.data_image.as_mut().unwrap().attached = "http://iso".into());
+    let there = with_disc(off(), "http://iso", true);
     assert_eq!(there.says(), "power on, [PowerOn]");
-    let going = there.with(|given| given.seen.data_image.as_mut().unwrap().deleting = true);
+    let forgotten = with_disc(off(), "http://iso", false);
+    assert_eq!(
+        forgotten.says(),
+        "data image is \"\", attach http://iso, data image is \"http://iso\""
+    );
+    let going = there.clone().with(|given| image(given).deleting = true);
     assert_eq!(going.says(), "detach media, data image is \"\"");
+    let old = there.with(|given| {
+        given.seen.ironic = Some(89);
+        given.seen.media_inserted = None;
+    });
+    assert_eq!(old.says(), "power on, [PowerOn]", "it cannot be asked");
+}
+
+#[test]
+fn a_disc_that_is_to_go_leaves_a_host_that_stays_off() {
+    let going =
+        with_disc(off().offline(), "http://iso", true).with(|given| image(given).deleting = true);
+    assert_eq!(going.says(), "detach media, data image is \"\"");
+    let free = host(State::Available, node::State::Available);
+    let left = with_disc(free, "http://iso", true);
+    assert_eq!(left.says(), "detach media, data image is \"\"");
+    let stays = with_disc(off().offline(), "http://other", true);
+    assert_eq!(stays.says(), STEADY, "it is changed on the way up");
+}
+
+#[test]
+fn a_drive_in_trouble_is_the_data_images_error_and_is_waited_out() {
+    let given = with_disc(off(), "", false);
+    let attach = Action::AttachMedia {
+        node: "node-1".into(),
+        url: "http://iso".into(),
+    };
+    let refused = Trouble::Refused {
+        message: "no drive".into(),
+    };
+    let step = troubled(
+        &given.host,
+        &given.seen,
+        &given.config,
+        now(),
+        &attach,
+        &refused,
+    );
+    let Step::Do { actions, .. } = step else {
+        panic!("{step:?}");
+    };
+    let saved = Action::SaveDataImage {
+        attached: String::new(),
+        error: Some("no drive".into()),
+    };
+    assert_eq!(actions, [saved]);
+    let failed = given.with(|given| {
+        image(given).error_count = 1;
+        image(given).last_reconciled = Some(now());
+    });
+    assert!(
+        failed.says().contains("another try to change the disc"),
+        "{}",
+        failed.says()
+    );
 }

@@ -50,6 +50,25 @@ fn an_inspection_that_was_aborted_starts_again_without_a_word() {
 }
 
 #[test]
+fn an_inspection_that_leaves_no_inventory_is_an_error_and_not_begun_for_ever() {
+    let given = host(State::Inspecting, node::State::Manageable).with(|given| {
+        given.node().inspection_finished_at = Some("2027-01-01T00:00:00+00:00".into());
+    });
+    assert!(
+        given
+            .says()
+            .starts_with("Inspection error: Ironic has inspected the host and keeps no inventory"),
+        "{}",
+        given.says()
+    );
+    let again = given.failed(ErrorType::Inspection, "no inventory");
+    assert_eq!(
+        again.says(),
+        "patch /inspect_interface, verb inspect, status Ok, [InspectionStarted]"
+    );
+}
+
+#[test]
 fn raid_is_made_by_manual_cleaning_and_noted_when_that_starts() {
     let raid = json!({"hardwareRAIDVolumes": [{"level": "1"}]});
     let raid: Raid = serde_json::from_value(raid).unwrap();
