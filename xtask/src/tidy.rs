@@ -26,6 +26,7 @@ const RINGS: &[(&str, &[&str])] = &[
         &[
             "netd",
             "mcs",
+            "node",
             "ironic",
             "agent",
             "operator",

@@ -227,6 +227,12 @@ fn cluster_role_bindings() -> Vec<Value> {
             "system:node-bootstrapper",
             "system:bootstrappers",
         ),
+        // A node renews its own certificate without anybody's help.
+        (
+            "system:node-certificate-renewal",
+            "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+            "system:nodes",
+        ),
     ];
     table
         .iter()

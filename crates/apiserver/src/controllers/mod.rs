@@ -14,6 +14,8 @@ mod definitions;
 mod events;
 mod garbage;
 mod namespaces;
+mod nodes;
+mod requests;
 pub mod signer;
 mod work;
 
@@ -52,6 +54,8 @@ pub fn spawn(tasks: &mut JoinSet<()>, context: &Context, signer: Option<Signer>)
     tasks.spawn(work::run(same(), accounts::TokenSecrets(same())));
     tasks.spawn(work::run(same(), accounts::LostTokens(same())));
     tasks.spawn(work::run(same(), aggregation::Aggregation(same())));
+    tasks.spawn(work::run(same(), nodes::Nodes::new(same())));
+    tasks.spawn(work::run(same(), requests::Requests(same())));
     tasks.spawn(events::expire(context.store.clone()));
     if let Some(signer) = signer {
         tasks.spawn(work::run(same(), signer::Signing(same(), signer)));
