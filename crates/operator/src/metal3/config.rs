@@ -1,10 +1,12 @@
 //! The configuration file of `plinth metal3`: one YAML document, every problem told at once.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 pub use model::ConfigError as Error;
 
 use clients::redfish::Verify;
+use ipnet::IpNet;
 use model::Secret;
 use serde::Deserialize;
 
@@ -22,6 +24,10 @@ pub struct Config {
     pub ironic: Ironic,
     /// Files that must be here before hosts can be provisioned.
     pub images: Vec<PathBuf>,
+    /// Without a provisioning network, hosts fetch from this node's address in one of these...
+    pub networks: Vec<IpNet>,
+    /// ...which none of these is.
+    pub vips: Vec<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -47,6 +53,10 @@ struct Written {
     ironic: WrittenIronic,
     #[serde(default)]
     images: Vec<PathBuf>,
+    #[serde(default)]
+    networks: Vec<String>,
+    #[serde(default)]
+    vips: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -167,6 +177,8 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
             written.ironic.config.display()
         ));
     }
+    let networks = parsed("networks", "network", &written.networks, &mut problems);
+    let vips = parsed("vips", "address", &written.vips, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -181,7 +193,25 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
             ca,
         },
         images: written.images,
+        networks,
+        vips,
     })
+}
+
+fn parsed<T: std::str::FromStr>(
+    field: &str,
+    what: &str,
+    texts: &[String],
+    problems: &mut Vec<String>,
+) -> Vec<T> {
+    let mut all = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        match text.parse() {
+            Ok(value) => all.push(value),
+            Err(_) => problems.push(format!("{field}[{at}]: {text:?} is not an IP {what}")),
+        }
+    }
+    all
 }
 
 #[cfg(test)]

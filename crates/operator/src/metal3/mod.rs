@@ -22,8 +22,11 @@ use std::time::Duration;
 use crd::infrastructure::Platform;
 use crd::{Infrastructure, Provisioning};
 use futures::FutureExt;
+use ipnet::IpNet;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
+use linux::addr::Address;
+use linux::link::Link;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -194,12 +197,25 @@ impl Metal3 {
             .map_err(|_| "the API does not answer".to_owned())?
             .map_err(|error| model::chain(&error))?
             .ok_or_else(|| format!("there is no Provisioning {:?}", crd::provisioning::NAME))?;
-        let links = self
-            .netlink
-            .links()
-            .await
-            .map_err(|error| model::chain(&error))?;
-        Settings::resolve(&object, &links)
+        let failed = |error: linux::netlink::Error| model::chain(&error);
+        let links = self.netlink.links().await.map_err(failed)?;
+        let addresses = self.netlink.addresses().await.map_err(failed)?;
+        Settings::resolve(&object, &links, self.own(&links, &addresses))
+    }
+
+    /// This node's address in the machine network.
+    fn own(&self, links: &[Link], addresses: &[Address]) -> Option<(String, IpNet)> {
+        let Config { networks, vips, .. } = &self.config;
+        networks.iter().find_map(|network| {
+            let mut found = addresses.iter().filter(|address| {
+                let ip = address.net.addr();
+                network.contains(&ip) && !vips.contains(&ip) && !address.tentative
+            });
+            let address = found.next()?;
+            let link = links.iter().find(|link| link.index == address.link)?;
+            let net = IpNet::new(address.net.addr(), network.prefix_len()).ok()?;
+            Some((link.name.clone(), net))
+        })
     }
 
     /// Everything that goes with these settings, until `over` or until they change.

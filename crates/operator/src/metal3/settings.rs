@@ -15,6 +15,8 @@ pub struct Settings {
     pub network_disabled: bool,
     /// Our address, and the link it goes on.
     pub address: Option<(String, IpNet)>,
+    /// This node's own address that hosts fetch from, where there is no provisioning network.
+    pub own: Option<(String, IpNet)>,
     /// Ironic's `boot.dhcp`.
     pub dhcp: Value,
     /// Virtual media without TLS.
@@ -23,8 +25,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What can be used, or what is wrong.
-    pub fn resolve(object: &Provisioning, links: &[Link]) -> Result<Self, String> {
+    /// What can be used, or what is wrong. `own` is this node's address in the machine network.
+    pub fn resolve(
+        object: &Provisioning,
+        links: &[Link],
+        own: Option<(String, IpNet)>,
+    ) -> Result<Self, String> {
         let spec = &object.spec;
         let network = spec.provisioning_network.unwrap_or({
             if spec.provisioning_dhcp_external {
@@ -66,8 +72,10 @@ impl Settings {
             ProvisioningNetwork::Unmanaged => json!({"mode": "proxy"}),
             ProvisioningNetwork::Disabled => json!({"mode": "off"}),
         };
+        let network_disabled = network == ProvisioningNetwork::Disabled;
         Ok(Self {
-            network_disabled: network == ProvisioningNetwork::Disabled,
+            network_disabled,
+            own: own.filter(|_| network_disabled && address.is_none()),
             address,
             dhcp,
             plain_media: spec.disable_virtual_media_tls,
@@ -77,7 +85,7 @@ impl Settings {
 
     /// Ironic's configuration: what holds anyway, with the network as these settings say.
     pub fn ironic(&self, mut base: Value) -> Value {
-        let Some((link, net)) = &self.address else {
+        let Some((link, net)) = self.address.as_ref().or(self.own.as_ref()) else {
             return base;
         };
         let Value::Object(fields) = &mut base else {
@@ -165,7 +173,11 @@ mod tests {
             nic("eno1", "52:54:00:00:00:01"),
             nic("eno2", "52:54:00:00:00:02"),
         ];
-        Settings::resolve(&object, &links)
+        let own = (
+            "eno1".to_owned(),
+            "192.0.2.7/24".parse().expect("a network"),
+        );
+        Settings::resolve(&object, &links, Some(own))
     }
 
     #[test]
@@ -194,7 +206,17 @@ mod tests {
         let disabled =
             resolved(json!({"provisioningNetwork": "Disabled"})).expect("it can be used");
         assert!(disabled.network_disabled && disabled.address.is_none());
-        assert_eq!(disabled.ironic(json!({"host": "h"})), json!({"host": "h"}));
+        assert_eq!(
+            disabled.ironic(json!({"host": "h"})),
+            json!({"host": "h", "boot": {
+                "interface": "eno1", "address": "192.0.2.7/24", "dhcp": {"mode": "off"},
+            }})
+        );
+        let bare = Settings {
+            own: None,
+            ..disabled
+        };
+        assert_eq!(bare.ironic(json!({"host": "h"})), json!({"host": "h"}));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Configuration of the control plane's daemons and of nodes: etcd, the API, metal3, and a node's registration.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 
 use super::daemons::node_name;
-use super::{Inputs, yaml};
+use super::{Inputs, payload, yaml};
 use crate::cluster::HostPlan;
-use crate::install_config::Role;
+use crate::install_config::{Payload, Role};
 
 const PKI: &str = "/etc/plinth/pki";
 const NAMESPACE: &str = "openshift-machine-api";
@@ -54,38 +57,50 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan) -> String {
 
 /// The API of a master, on the store of all masters; its own member is asked first.
 pub fn apiserver(inputs: &Inputs, host: &HostPlan) -> String {
-    let port = inputs.plan.ports["etcd-client"];
-    let domain = &inputs.plan.cluster.domain;
     let own = node_name(host);
-    let others = inputs
-        .plan
-        .with_role(Role::Master)
-        .map(node_name)
-        .filter(|name| *name != own)
-        .map(|name| format!("https://{name}.{domain}:{port}"));
-    let endpoints: Vec<String> = std::iter::once(format!("https://localhost:{port}"))
-        .chain(others)
-        .collect();
     let mut config = api(inputs);
-    config["store"] = json!({"etcd": {
-        "endpoints": endpoints,
-        "ca": format!("{PKI}/etcd-ca.crt"),
-        "certificate": format!("{PKI}/etcd-client.crt"),
-        "key": format!("{PKI}/etcd-client.key"),
-    }});
+    let localhost = format!("https://localhost:{}", inputs.plan.ports["etcd-client"]);
+    let others = members(inputs).filter(|(name, _)| *name != own);
+    let endpoints = std::iter::once(localhost).chain(others.map(|(_, url)| url));
+    config["store"] = store(endpoints.collect());
     // A node's certificate is signed where its Machine is known.
-    config["signer"] = json!({
-        "certificate": format!("{PKI}/kube-ca.crt"),
-        "key": format!("{PKI}/kube-ca.key"),
-    });
+    config["signer"] = signer();
     yaml(&config)
 }
 
-/// The API of the bootstrap VM: gone with it, so a file is store enough.
+/// The API of the bootstrap VM, on the masters' store: what is written through it is the cluster's own.
 pub fn bootstrap_apiserver(inputs: &Inputs) -> String {
     let mut config = api(inputs);
-    config["store"] = json!({"file": "/var/lib/plinth/apiserver/registry"});
+    config["store"] = store(members(inputs).map(|(_, url)| url).collect());
     yaml(&config)
+}
+
+fn members<'a>(inputs: &'a Inputs) -> impl Iterator<Item = (&'a str, String)> {
+    let port = inputs.plan.ports["etcd-client"];
+    let domain = &inputs.plan.cluster.domain;
+    let masters = inputs.plan.with_role(Role::Master).map(node_name);
+    masters.map(move |name| (name, format!("https://{name}.{domain}:{port}")))
+}
+
+fn store(endpoints: Vec<String>) -> Value {
+    let mut etcd = etcd_client();
+    etcd["endpoints"] = endpoints.into();
+    json!({"etcd": etcd})
+}
+
+fn etcd_client() -> Value {
+    json!({
+        "ca": format!("{PKI}/etcd-ca.crt"),
+        "certificate": format!("{PKI}/etcd-client.crt"),
+        "key": format!("{PKI}/etcd-client.key"),
+    })
+}
+
+fn signer() -> Value {
+    json!({
+        "certificate": format!("{PKI}/kube-ca.crt"),
+        "key": format!("{PKI}/kube-ca.key"),
+    })
 }
 
 fn api(inputs: &Inputs) -> Value {
@@ -115,5 +130,52 @@ pub fn metal3(inputs: &Inputs, host: &HostPlan) -> String {
             "ca": format!("{PKI}/root-ca.crt"),
         },
         "state": "/var/lib/plinth/metal3",
+        "networks": inputs.plan.networks.machine,
+        "vips": vips(inputs),
+        "images": [payload::os_path(inputs)],
     }))
+}
+
+/// A node's registration: a host that has a name of its own, or any of a pool.
+pub fn node(inputs: &Inputs, pool: &str, host: Option<&HostPlan>) -> String {
+    let role = |name: &str| (format!("node-role.kubernetes.io/{name}"), String::new());
+    let master = pool == Role::Master.name();
+    let works = !master || inputs.plan.cluster.schedulable_masters;
+    let mut labels = BTreeMap::new();
+    if master {
+        labels.extend([role("master"), role("control-plane")]);
+    } else if pool != Role::Worker.name() {
+        labels.extend([role(pool)]);
+    }
+    if works {
+        labels.extend([role("worker")]);
+    }
+    let mut config = json!({
+        "labels": labels,
+        "networks": inputs.plan.networks.machine,
+        "exclude": vips(inputs),
+    });
+    if !works {
+        config["taints"] =
+            json!([{"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}]);
+    }
+    if let Some(host) = host {
+        config["name"] = json!(node_name(host));
+    }
+    if master && inputs.plan.cluster.payload == Payload::Builtin {
+        let ports = &inputs.plan.ports;
+        let mut etcd = etcd_client();
+        etcd["endpoint"] = json!(format!("https://localhost:{}", ports["etcd-client"]));
+        config["control_plane"] = json!({
+            "apiserver": format!("https://localhost:{}/readyz", ports["api"]),
+            "etcd": etcd,
+        });
+    }
+    yaml(&config)
+}
+
+fn vips(inputs: &Inputs) -> Vec<IpAddr> {
+    let mut vips = inputs.plan.api_vips();
+    vips.extend(inputs.plan.ingress_vips());
+    vips
 }

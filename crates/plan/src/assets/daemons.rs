@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Inputs, payload, yaml};
 use crate::cluster::HostPlan;
-use crate::install_config::{Mode, Role};
+use crate::install_config::{Mode, Payload, Role};
 
 /// Names that the bootstrap's NICs get by their MAC, so that files can be written before it boots.
 pub const EXTERNAL: &str = "external";
@@ -120,7 +120,7 @@ fn check(inputs: &Inputs, name: &str) -> Value {
     }
 }
 
-/// The API server has 6443 on every address, so its port is led to the balancer by a redirect.
+/// The servers have their ports on every address, so these are led to the balancer by a redirect.
 fn balancers(inputs: &Inputs) -> Value {
     let ports = &inputs.plan.ports;
     let vips = inputs.plan.api_vips();
@@ -128,13 +128,26 @@ fn balancers(inputs: &Inputs) -> Value {
     let listen = families
         .iter()
         .filter(|(_, v4)| vips.iter().any(|vip| vip.is_ipv4() == *v4));
-    json!([{
-        "name": "api",
-        "listen": listen.map(|(any, _)| format!("{any}:{}", ports["balancer"])).collect::<Vec<_>>(),
-        "redirect": {"addresses": vips, "port": ports["api"]},
-        "members": {"port": ports["api"]},
-        "check": {"https": "/readyz"},
-    }])
+    let listener = |name: &str, balancer: &str, check: &str| {
+        let port = ports[balancer];
+        let listen = listen.clone().map(|(any, _)| format!("{any}:{port}"));
+        json!({
+            "name": name,
+            "listen": listen.collect::<Vec<_>>(),
+            "redirect": {"addresses": vips, "port": ports[name]},
+            "members": {"port": ports[name]},
+            "check": {"https": check},
+        })
+    };
+    let mut all = vec![
+        listener("api", "balancer", "/readyz"),
+        listener("mcs", "balancer-mcs", "/healthz"),
+    ];
+    if inputs.plan.cluster.payload == Payload::Builtin {
+        // On one master at a time; agents find it wherever it is.
+        all.push(listener("ironic", "balancer-ironic", "/"));
+    }
+    all.into()
 }
 
 /// `mcs`: on the bootstrap it serves every pool and the control plane's hosts; on masters those that join later.
@@ -161,14 +174,27 @@ pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
             }));
         }
     }
-    yaml(&json!({
+    let mut config = json!({
         "listen": format!("[::]:{}", inputs.plan.ports["mcs"]),
         "tls": {"certificate": "/etc/plinth/pki/mcs.crt", "key": "/etc/plinth/pki/mcs.key"},
         "state": "/var/lib/plinth/mcs",
         "files": "/var/lib/plinth/files",
+        "payload": payload::MOUNT,
         "pools": pools,
         "hosts": hosts,
-    }))
+    });
+    if !bootstrap && let Some(secret) = inputs.keys.pools.get(Role::Master.name()) {
+        // From whoever has the API's address: the bootstrap at first, another master later.
+        config["replicate"] = json!({
+            "from": inputs.mcs_url(),
+            "ca": "/etc/plinth/pki/root-ca.crt",
+            "secret": secret.expose(),
+        });
+        config["readers"] = json!([
+            {"name": "control-plane", "secret_sha256": sha256(secret.expose())},
+        ]);
+    }
+    yaml(&config)
 }
 
 pub fn sha256(text: &str) -> String {
@@ -180,25 +206,23 @@ pub fn sha256(text: &str) -> String {
 /// `ironic` on the bootstrap VM, for the control plane's MACs only; or on a master, for those that come later.
 pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
     let ports = &inputs.plan.ports;
-    let vip = inputs.plan.api_vips().first().copied();
-    let endpoint = vip.map(|vip| match vip {
-        IpAddr::V4(vip) => format!("https://{vip}:{}", ports["ironic"]),
-        IpAddr::V6(vip) => format!("https://[{vip}]:{}", ports["ironic"]),
-    });
     let mut config = json!({
         "listen": format!("[::]:{}", ports["ironic"]),
         "tls": {"certificate": "/etc/plinth/pki/ironic.crt", "key": "/etc/plinth/pki/ironic.key"},
         "auth": {"htpasswd": "/etc/plinth/ironic.htpasswd"},
-        "public_endpoint": endpoint,
         "state": "/var/lib/plinth/ironic/ironic.redb",
         "host": master.map_or("bootstrap", node_name),
         "fast_track": true,
         "timers": {"deploy_callback": inputs.plan.timeouts.deploy_callback},
+        "deploy": {"image_directories": [format!("{}/images", payload::MOUNT)]},
     });
-    if master.is_none() {
-        // What the installer's disc brought.
-        let images = format!("{}/images", payload::MOUNT);
-        config["deploy"] = json!({"image_directories": [images]});
+    if inputs.plan.provisioning.mode == Mode::Disabled {
+        // Agents call the API's address; with a provisioning network they call Ironic's own.
+        config["public_endpoint"] = match inputs.plan.api_vips().first() {
+            Some(IpAddr::V4(vip)) => json!(format!("https://{vip}:{}", ports["ironic"])),
+            Some(IpAddr::V6(vip)) => json!(format!("https://[{vip}]:{}", ports["ironic"])),
+            None => Value::Null,
+        };
     }
     let boot = match master {
         None => bootstrap_boot(inputs),
@@ -242,15 +266,7 @@ fn bootstrap_boot(inputs: &Inputs) -> Option<Value> {
         "allow": "known",
         "hosts": macs.map(|mac| json!({"mac": mac})).collect::<Vec<_>>(),
     });
-    let mut boot = boot(inputs, interface, address, prefix, &known)?;
-    // What the installer's disc brought.
-    let disc = payload::MOUNT;
-    boot["loaders"] = json!(format!("{disc}/ipxe"));
-    boot["ramdisk"] = json!({
-        "kernel": format!("{disc}/ramdisk/vmlinuz"),
-        "initrd": format!("{disc}/ramdisk/initrd"),
-    });
-    Some(boot)
+    boot(inputs, interface, address, prefix, &known)
 }
 
 /// What holds on this master whatever the Provisioning object says. metal3 puts the link and the address of the
@@ -318,9 +334,11 @@ fn boot(
         "dhcp": dhcp,
         "tftp_port": ports["tftp"],
         "http_port": ports["boot-http"],
+        // What the installer's disc brought, and every master has of it.
+        "loaders": format!("{}/ipxe", payload::MOUNT),
         "ramdisk": {
-            "kernel": "/var/lib/plinth/ramdisk/vmlinuz",
-            "initrd": "/var/lib/plinth/ramdisk/initrd",
+            "kernel": format!("{}/ramdisk/vmlinuz", payload::MOUNT),
+            "initrd": format!("{}/ramdisk/initrd", payload::MOUNT),
         },
         "media": {"port": ports["virtual-media"]},
     }))

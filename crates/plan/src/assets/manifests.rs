@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{File, Files, Inputs, pointer, yaml};
+use super::{File, Files, Inputs, payload, pointer, yaml};
 use crate::cluster::HostPlan;
 use crate::install_config::{Host, Mode, Role};
 
@@ -373,21 +373,10 @@ fn machine_set(inputs: &Inputs) -> Value {
 }
 
 fn provider_spec(inputs: &Inputs, role: &str) -> Value {
-    let image = &inputs.plan.images.cluster_os;
-    let image = if let Some(sum) = &image.sha256 {
-        json!({"url": image.source, "checksum": sum})
-    } else {
-        // From the store of whoever runs metal3, which has the image under this name.
-        let ip = inputs.plan.provisioning.cluster_ip;
-        let host = match ip.or(inputs.plan.api_vips().first().copied()) {
-            Some(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
-            Some(std::net::IpAddr::V4(ip)) => ip.to_string(),
-            None => format!("api-int.{}", inputs.plan.cluster.domain),
-        };
-        let port = inputs.plan.ports["boot-http"];
-        let url = format!("http://{host}:{port}/images/os.qcow2");
-        json!({"checksum": format!("{url}.sha256sum"), "url": url})
-    };
+    // From the cluster's own store, which every master has; nothing outside is needed to add a worker.
+    let url = format!("file://{}", payload::os_path(inputs));
+    let sum = inputs.plan.images.cluster_os.sha256.clone();
+    let image = json!({"checksum": sum.unwrap_or_else(|| format!("{url}.sha256sum")), "url": url});
     json!({
         "apiVersion": "baremetal.cluster.k8s.io/v1alpha1", "kind": "BareMetalMachineProviderSpec",
         "image": image,

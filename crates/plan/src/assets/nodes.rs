@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use super::daemons::{self, EXTERNAL, PROVISIONING, node_name};
 use super::ignition::Config;
-use super::units::{APISERVER, BINARY, BOOTSTRAP_APISERVER, ETCD, IRONIC, MCS, METAL3, NETD};
+use super::units::{
+    APISERVER, BINARY, BOOTSTRAP_APISERVER, ETCD, IRONIC, LEAVE, MCS, METAL3, NAME, NETD, NODE,
+    ROUTER, leave_unit, name_unit,
+};
 use super::{Inputs, control_plane, kubeconfig, payload};
 use crate::cluster::HostPlan;
 use crate::install_config::{InstallConfig, Mode, Payload, Role};
@@ -16,7 +19,7 @@ pub fn bootstrap(inputs: &Inputs) -> String {
     config.file("/etc/hostname", 0o644, "bootstrap\n");
     match &inputs.binary.bootstrap_url {
         Some(url) => _ = config.remote(BINARY, 0o755, url, &inputs.binary.sha256, None),
-        None => payload::unit(&mut config, inputs),
+        None => payload::unit(&mut config),
     }
     for (path, text) in nics(inputs) {
         config.file(&format!("/etc/systemd/network/{path}"), 0o644, text);
@@ -78,6 +81,7 @@ pub fn bootstrap(inputs: &Inputs) -> String {
             control_plane::bootstrap_apiserver(inputs),
         );
         config.unit(&unit.name(), &unit.render_after(&[payload::UNIT]));
+        config.unit(LEAVE, &leave_unit());
     }
     config.render()
 }
@@ -109,10 +113,27 @@ pub fn node(inputs: &Inputs, pool: &str, host: Option<&HostPlan>) -> String {
     pair(&mut config, inputs, "node-bootstrapper");
     config.file("/etc/plinth/kubeconfig", 0o600, kubeconfig::node(inputs));
     config.unit(&NETD.name(), &NETD.render());
+    if inputs.plan.cluster.payload == Payload::Builtin {
+        joins(&mut config, inputs, pool, host);
+    }
     if pool == Role::Master.name() {
         master(&mut config, inputs, host);
     }
     config.render()
+}
+
+/// What every node of the built-in payload runs to be one.
+fn joins(config: &mut Config, inputs: &Inputs, pool: &str, host: Option<&HostPlan>) {
+    let text = control_plane::node(inputs, pool, host);
+    config.file("/etc/plinth/node.yaml", 0o600, text);
+    config.unit(&NODE.name(), &NODE.render());
+    if host.is_none() {
+        config.unit(NAME, &name_unit());
+    }
+    if pool == Role::Worker.name() || inputs.plan.cluster.schedulable_masters {
+        config.file("/etc/plinth/router.yaml", 0o644, "{}\n");
+        config.unit(&ROUTER.name(), &ROUTER.render());
+    }
 }
 
 fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>) {

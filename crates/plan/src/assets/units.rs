@@ -61,7 +61,7 @@ pub const APISERVER: Unit = Unit {
     real_time: false,
 };
 
-/// On the bootstrap VM it keeps its own store.
+/// On the bootstrap VM its store is the masters'.
 pub const BOOTSTRAP_APISERVER: Unit = Unit {
     after: &["plinth-netd.service"],
     ..APISERVER
@@ -75,6 +75,48 @@ pub const METAL3: Unit = Unit {
     real_time: false,
 };
 
+pub const NODE: Unit = Unit {
+    daemon: "node",
+    about: "This node's place in the cluster",
+    program: Program::Plinth,
+    after: &["plinth-netd.service"],
+    real_time: false,
+};
+
+pub const ROUTER: Unit = Unit {
+    daemon: "router",
+    about: "Stand-in for an ingress router",
+    program: Program::Plinth,
+    after: &[],
+    real_time: false,
+};
+
+/// Nodes of a pool learn their name from the config drive, before anything tells it to others.
+pub const NAME: &str = "plinth-name.service";
+
+pub fn name_unit() -> String {
+    format!(
+        "[Unit]\nDescription=This node's name, from its config drive\nAfter=local-fs.target systemd-udev-settle.service\n\
+         Wants=systemd-udev-settle.service\nBefore=plinth-netd.service plinth-node.service\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={BINARY} --log info node name\nTimeoutStartSec=120\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+/// The bootstrap's last act: once the cluster needs it no more, the API's address goes to a master and the VM is off.
+pub const LEAVE: &str = "plinth-leave.service";
+
+pub fn leave_unit() -> String {
+    format!(
+        "[Unit]\nDescription=Leaves when the cluster does without its bootstrap\nWants=plinth-netd.service\n\
+         After=plinth-netd.service plinth-apiserver.service\nStartLimitIntervalSec=0\n\n\
+         [Service]\nType=oneshot\nTimeoutStartSec=infinity\nRestart=on-failure\nRestartSec=5\n\
+         ExecStart={BINARY} --log info wait-for bootstrap-complete --kubeconfig /etc/plinth/kubeconfig --timeout 24h\n\
+         ExecStart=/bin/systemctl stop plinth-netd.service\nExecStart=/bin/systemctl --no-block poweroff\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
 impl Unit {
     pub fn name(&self) -> String {
         format!("plinth-{}.service", self.daemon)
@@ -87,7 +129,7 @@ impl Unit {
     /// After these as well: what this machine has and others do not.
     pub fn render_after(&self, more: &[&str]) -> String {
         let mut text = format!(
-            "[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target\n",
+            "[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target\nStartLimitIntervalSec=0\n",
             self.about
         );
         for after in self.after.iter().chain(more) {

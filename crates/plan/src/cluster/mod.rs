@@ -151,10 +151,12 @@ pub const OS_IMAGE: &str = "cache:os";
 pub const RAMDISK: &str = "cache:ramdisk";
 
 /// Names on the borders of the programs.
-pub const PORTS: [(&str, u16); 12] = [
+pub const PORTS: [(&str, u16); 14] = [
     ("api", 6443),
     ("mcs", 22623),
     ("balancer", 9445),
+    ("balancer-mcs", 9446),
+    ("balancer-ironic", 9447),
     ("netd-admin", 29445),
     ("ironic", 6385),
     ("boot-http", 6180),
