@@ -9,7 +9,7 @@
 //!   epoll, stream, splice ── what a TCP balancer on one thread is made of
 //!   process ── children that die with us, pids that are not reused
 //!   mount, kmod, power, sched, clock, kernel_log ── what an init program and a real-time daemon need
-//!   block, nvme, ata ── disks        bmc ── the server's own BMC
+//!   block, nvme, ata ── disks        bmc ── the server's own BMC        terminal ── what is typed unseen
 //! ```
 //!
 //! It is the only crate with `unsafe`; each module that needs it says why.
@@ -38,4 +38,5 @@ pub mod splice;
 pub mod stream;
 pub mod sysctl;
 pub mod tap;
+pub mod terminal;
 pub mod vrrp_socket;

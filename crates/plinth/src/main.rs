@@ -5,17 +5,22 @@ mod apiserver;
 mod cluster;
 mod crds;
 mod create;
+mod host;
 mod image;
 mod ironic;
+mod kubernetes;
 mod lab;
 mod manual;
 mod mcs;
 mod metal3;
 mod netd;
+mod node;
 mod plan;
 mod preflight;
 mod render;
+mod router;
 mod serve;
+mod status;
 mod vrid;
 
 use std::process::ExitCode;
@@ -60,8 +65,18 @@ enum Command {
     Apiserver(apiserver::Apiserver),
     /// The hosts and machines of a cluster, cared for by one of its control plane
     Metal3(metal3::Metal3),
+    /// This machine as a node of the cluster: its certificate, its Node and its Lease
+    Node(node::Node),
+    /// Stand in for an ingress router where none runs
+    Router(router::Router),
     /// Care for bare metal without a cluster: the API, Ironic and the controllers in one process
     Serve(serve::Serve),
+    /// How far things are, and what they wait for
+    #[command(subcommand)]
+    Status(status::Status),
+    /// The hosts that the API knows
+    #[command(subcommand)]
+    Host(host::Host),
     /// Show what an install would do: addresses, priorities, disks to be erased
     Plan(plan::PlanArgs),
     /// Look for what would stop an install, before any server is powered on
@@ -108,8 +123,12 @@ impl Command {
             Self::Mcs(command) => command.is_daemon(),
             Self::Apiserver(command) => command.is_daemon(),
             Self::Metal3(command) => command.is_daemon(),
+            Self::Node(command) => command.is_daemon(),
+            Self::Router(command) => command.is_daemon(),
             Self::BootstrapVm(_) | Self::Serve(_) => true,
-            Self::Plan(_)
+            Self::Status(_)
+            | Self::Host(_)
+            | Self::Plan(_)
             | Self::Preflight(_)
             | Self::Create(_)
             | Self::Destroy(_)
@@ -148,7 +167,11 @@ fn main() -> ExitCode {
         Command::Mcs(command) => mcs::run(&command),
         Command::Apiserver(command) => apiserver::run(&command),
         Command::Metal3(command) => metal3::run(&command),
+        Command::Node(command) => node::run(&command),
+        Command::Router(command) => router::run(&command),
         Command::Serve(command) => serve::run(&command),
+        Command::Status(command) => status::run(&command),
+        Command::Host(command) => host::run(&command),
         Command::Plan(command) => plan::run(&command),
         Command::Preflight(command) => preflight::run(&command),
         Command::Create(command) => create::run(&command),
@@ -176,6 +199,7 @@ fn main() -> ExitCode {
 
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<model::ConfigError>()
+        || error.is::<host::Refused>()
         || error
             .downcast_ref::<installer::Error>()
             .is_some_and(installer::Error::is_refusal)
@@ -215,7 +239,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 
 fn log(cli: &Cli) {
     let usual = if cli.command.is_daemon() {
-        "info"
+        // Whose turn it is among kube's controllers is of no use to anyone who reads the log.
+        "info,kube_runtime=warn"
     } else {
         // What kube complains of is in the answers of those who ask.
         "warn,kube_client=off"

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use ask::{Error, Login, Service, ask};
-pub use table::render;
+pub use table::{ago, columns, render};
 
 /// One node, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]

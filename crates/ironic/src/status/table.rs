@@ -14,13 +14,18 @@ pub fn render(lines: &[Line], now: SystemTime) -> String {
     let now = Timestamp::try_from(now).unwrap_or(Timestamp::MAX);
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(lines.iter().map(|line| cells(line, now)));
+    columns(&rows)
+}
+
+/// Rows under one another, each column as wide as its widest cell.
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
+    let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             _ = write!(line, "{cell:width$}  ");
@@ -71,7 +76,7 @@ fn why(line: &Line, now: Timestamp) -> String {
 }
 
 /// `42s`, `3m05s`, `2h10m`, `3d04h`.
-fn ago(seconds: i64) -> String {
+pub fn ago(seconds: i64) -> String {
     let seconds = seconds.max(0);
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -4,7 +4,6 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::view::Node;
 
@@ -162,7 +161,7 @@ impl fmt::Display for Retry {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
