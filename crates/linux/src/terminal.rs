@@ -7,15 +7,15 @@ use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 
 /// One line from the terminal of this process, which shows nothing of it. The question is shown.
 pub fn read_hidden(question: &str) -> io::Result<String> {
-    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
-    terminal.write_all(question.as_bytes())?;
-    terminal.flush()?;
+    let terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    // Before it is asked: whoever answers at once is not seen either.
     let silent = Silent::new(&terminal)?;
+    (&terminal).write_all(question.as_bytes())?;
     let mut line = String::new();
     BufReader::new(&terminal).read_line(&mut line)?;
     drop(silent);
     // The line's end was not shown either.
-    terminal.write_all(b"\n")?;
+    (&terminal).write_all(b"\n")?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 

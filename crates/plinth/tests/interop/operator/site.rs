@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,17 @@ impl Site {
     fn kill(&mut self) {
         self.server.kill().unwrap();
         self.server.wait().unwrap();
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
+    /// A file beside what the server keeps.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
     }
 
     pub fn kubectl(&self, args: &[&str]) -> Output {
