@@ -5,6 +5,7 @@
 //! that holds a cluster is never given another one's.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -380,18 +381,37 @@ fn decide(disk: Option<&str>, ours: Option<&str>, wanted: &str) -> Decision {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
+    hex(&Sha256::digest(bytes))
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
         .iter()
         .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 /// The checksum of a program, as nodes will verify it.
 pub fn checksum(path: &Path) -> Result<String, Error> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Read {
+    let measured = measure(path).map_err(|source| Error::Read {
         path: path.to_owned(),
         source,
     })?;
-    Ok(digest(&bytes))
+    Ok(measured.0)
+}
+
+/// A file's checksum and size.
+pub fn measure(path: &Path) -> std::io::Result<(String, u64)> {
+    let mut file = std::fs::File::open(path)?;
+    let (mut digest, mut size) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((hex(&digest.finalize()), size));
+        }
+        digest.update(&buffer[..read]);
+        size += read as u64;
+    }
 }
 
 #[cfg(test)]

@@ -152,6 +152,7 @@ fn describe(action: &Action) -> String {
             let again = if *again { ", again" } else { "" };
             format!("{host}: {what}{again}")
         }
+        Action::Approve(names) => format!("letting {} masters in", names.len()),
         Action::Apply(files) => format!("applying {} manifests", files.len()),
         Action::MarkComplete => "telling the cluster that it can do without its bootstrap".into(),
         Action::DestroyVm => "removing the bootstrap VM".into(),

@@ -331,7 +331,10 @@ mod tests {
             let config = Config::parse(&config.to_string(), Path::new("mcs.yaml")).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let from = Replicate {
-                from: format!("https://localhost:{}", listener.local_addr().unwrap().port()),
+                from: format!(
+                    "https://localhost:{}",
+                    listener.local_addr().unwrap().port()
+                ),
                 ca: std::fs::read(self.at("ca.pem")).unwrap(),
                 secret: model::Secret::new(secret.to_owned()),
             };

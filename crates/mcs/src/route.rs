@@ -14,9 +14,9 @@ use sha2::{Digest, Sha256};
 use tracing::{error, info, warn};
 
 use crate::config::Config;
-use crate::{files, payload};
 use crate::ledger::{Ledger, Served, Use, Verdict};
 use crate::version;
+use crate::{files, payload};
 
 pub struct Service {
     pub config: RwLock<Arc<Config>>,
@@ -73,7 +73,9 @@ enum Bearer {
         config: PathBuf,
     },
     /// Gets files, and no config.
-    Reader { name: String },
+    Reader {
+        name: String,
+    },
 }
 
 impl Bearer {

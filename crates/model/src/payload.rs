@@ -126,6 +126,9 @@ mod tests {
             Index::parse(twice.as_bytes()),
             Err(Error::Twice("a".into()))
         );
-        assert_eq!(Index::parse(&vec![b' '; MOST_BYTES + 1]), Err(Error::TooLong));
+        assert_eq!(
+            Index::parse(&vec![b' '; MOST_BYTES + 1]),
+            Err(Error::TooLong)
+        );
     }
 }

@@ -5,12 +5,22 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use media::{Content, iso};
+use model::payload::{Entry, INDEX, Index};
 use plan::assets::payload::LABEL;
+use sha2::{Digest as _, Sha256};
 
-/// Name on the disc to the file that is put there.
+use crate::dir::{hex, measure};
+
+/// Name on the disc to what is put there.
 #[derive(Debug, Clone, Default)]
 pub struct Payload {
-    files: Vec<(String, PathBuf)>,
+    files: Vec<(String, From)>,
+}
+
+#[derive(Debug, Clone)]
+enum From {
+    File(PathBuf),
+    Text(String),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -30,26 +40,53 @@ pub enum Error {
 
 impl Payload {
     pub fn add(&mut self, name: &str, file: impl Into<PathBuf>) -> &mut Self {
-        self.files.push((name.to_owned(), file.into()));
+        self.files.push((name.to_owned(), From::File(file.into())));
         self
+    }
+
+    pub fn text(&mut self, name: &str, text: String) -> &mut Self {
+        self.files.push((name.to_owned(), From::Text(text)));
+        self
+    }
+
+    /// The list by which servers of the cluster hand these on to one another.
+    fn index(&self) -> Result<Index, Error> {
+        let mut index = Index::default();
+        for (name, from) in &self.files {
+            let (sha256, size) = match from {
+                From::File(path) => measure(path).map_err(|source| Error::Read {
+                    path: path.clone(),
+                    source,
+                })?,
+                From::Text(text) => (hex(&Sha256::digest(text)), text.len() as u64),
+            };
+            index.files.push(Entry {
+                name: name.clone(),
+                sha256,
+                size,
+            });
+        }
+        Ok(index)
     }
 }
 
 /// Writes the disc, whole or not at all.
 pub fn write(payload: &Payload, path: &Path) -> Result<(), Error> {
-    let mut files = Vec::new();
-    for (name, from) in &payload.files {
-        let len = fs::metadata(from)
-            .map_err(|source| Error::Read {
-                path: from.clone(),
-                source,
-            })?
-            .len();
+    let index = payload.index()?;
+    let list = serde_json::to_vec_pretty(&index).expect("a list is JSON");
+    let mut files = vec![iso::File {
+        path: INDEX.into(),
+        content: Content::Bytes(list),
+    }];
+    for ((name, from), entry) in payload.files.iter().zip(&index.files) {
         files.push(iso::File {
             path: name.clone(),
-            content: Content::File {
-                token: from.clone(),
-                len,
+            content: match from {
+                From::File(path) => Content::File {
+                    token: path.clone(),
+                    len: entry.size,
+                },
+                From::Text(text) => Content::Bytes(text.clone().into_bytes()),
             },
         });
     }
@@ -93,7 +130,8 @@ mod tests {
         let mut payload = Payload::default();
         payload
             .add("plinth", &program)
-            .add("ramdisk/vmlinuz", &image);
+            .add("ramdisk/vmlinuz", &image)
+            .text("images/os.raw.sha256sum", "sum  os.raw".into());
         let (one, two) = (dir.path().join("1.iso"), dir.path().join("2.iso"));
         write(&payload, &one).unwrap();
         write(&payload, &two).unwrap();
@@ -101,7 +139,15 @@ mod tests {
         assert_eq!(bytes, fs::read(&two).unwrap());
         assert_eq!(&bytes[0x8028..0x8028 + 6], LABEL.as_bytes());
         let holds = |what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
-        assert!(holds(b"program") && holds(b"vmlinuz"));
+        assert!(holds(b"program") && holds(b"vmlinuz") && holds(b"sum  os.raw"));
+        // What is on it can be handed on by checksum.
+        let list = serde_json::to_vec(&payload.index().unwrap()).unwrap();
+        let listed = Index::parse(&list).unwrap();
+        let names: Vec<_> = listed.files.iter().map(|entry| &entry.name).collect();
+        assert_eq!(
+            names,
+            ["plinth", "ramdisk/vmlinuz", "images/os.raw.sha256sum"]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use plan::nmstate::HostNetwork;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::{Failed, Images, Installer, api};
+use super::{Failed, Images, Installer, api, requests};
 use crate::bootstrap::write_disc;
 use crate::dir::Stage;
 use crate::progress::Tell;
@@ -27,6 +27,7 @@ impl Installer {
             Action::StartVm => self.start_vm().await,
             Action::Enrol(host) => self.enrol(self.host(host)?).await,
             Action::Ask { host, verb, again } => self.ask(self.host(host)?, *verb, *again).await,
+            Action::Approve(names) => requests::approve(self, names).await,
             Action::Apply(files) => api::apply(self, files).await,
             Action::MarkComplete => {
                 api::mark_complete(self).await?;
@@ -55,10 +56,9 @@ impl Installer {
     async fn start_vm(&self) -> Result<(), Failed> {
         let images = self.known_images()?;
         let (payload, path) = (images.payload(&self.options.binary), self.home.payload());
-        if !path.exists() {
-            self.home.make()?;
-            tokio::task::spawn_blocking(move || write_disc(&payload, &path)).await??;
-        }
+        self.home.make()?;
+        // Anew each time: the program or an image may have changed since.
+        tokio::task::spawn_blocking(move || write_disc(&payload, &path)).await??;
         let mut keeper = Command::new(std::env::current_exe()?);
         keeper.args(&self.options.keeper);
         keeper
@@ -157,7 +157,7 @@ impl Installer {
     async fn deployment(&self, ironic: &Ironic, host: &HostPlan) -> Result<Deploy, Failed> {
         let images = self.known_images()?;
         let add = |key: &str, value: &str| Patch::add(format!("/instance_info/{key}"), value);
-        let source = format!("file://{}/{}", payload::MOUNT, images.os_on_disc());
+        let source = format!("file://{}/{}", payload::MOUNT, images.os_on_disc);
         let patch = [
             add("image_source", &source),
             add("image_os_hash_algo", "sha256"),

@@ -9,14 +9,14 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _, discovery};
-use plan::install::{self, Joined, Metal3, Reach, Worker};
+use plan::install::{self, Joined, Metal3, Reach};
 use serde_json::json;
 
 use super::look::late;
-use super::{Failed, Installer};
+use super::{Failed, Installer, requests, workers};
 
 /// Who wrote what, in the objects' own books.
-const MANAGER: &str = "plinth-installer";
+pub(super) const MANAGER: &str = "plinth-installer";
 /// Where the cluster says whether it still needs its bootstrap.
 const NAMESPACE: &str = "kube-system";
 const BOOTSTRAP: &str = "bootstrap";
@@ -28,7 +28,6 @@ pub const IMAGES_ANNOTATION: &str = "plinth.io/images";
 /// What a control-plane node reports of itself.
 pub const API_CONDITION: &str = "APIServerReady";
 pub const ETCD_CONDITION: &str = "EtcdMemberReady";
-const WORKER_LABEL: &str = "node-role.kubernetes.io/worker";
 
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -51,11 +50,19 @@ async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
     let lease = leases.get_opt(METAL3_LEASE).await?;
+    let missing_manifests = missing(installer, &client).await?;
+    let workers = if missing_manifests.is_empty() {
+        workers::look(&client, &nodes).await?
+    } else {
+        // Nobody makes any yet, and what they are may be unknown here.
+        Vec::new()
+    };
     Ok(install::Api {
         complete,
-        missing_manifests: missing(installer, &client).await?,
+        requests: requests::look(installer, &client, &nodes).await?,
+        missing_manifests,
         metal3: metal3(lease.as_ref()),
-        workers: workers(&nodes),
+        workers,
         nodes: nodes
             .iter()
             .map(|node| (node.name_any(), joined(node)))
@@ -71,7 +78,7 @@ fn joined(node: &Node) -> Joined {
 }
 
 /// Whether the node says that this holds, or why not.
-fn condition(node: &Node, kind: &str) -> Result<(), String> {
+pub(super) fn condition(node: &Node, kind: &str) -> Result<(), String> {
     let conditions = node.status.iter().flat_map(|status| &status.conditions);
     let mut found = conditions.flatten().filter(|found| found.type_ == kind);
     match found.next() {
@@ -101,22 +108,6 @@ fn metal3(lease: Option<&Lease>) -> Metal3 {
         None => Err("it has not said yet".into()),
     };
     Metal3::Active { on, images }
-}
-
-fn workers(nodes: &[Node]) -> Vec<Worker> {
-    nodes
-        .iter()
-        .filter(|node| node.labels().contains_key(WORKER_LABEL))
-        .map(|node| {
-            let ready = condition(node, "Ready");
-            Worker {
-                name: node.name_any(),
-                joined: ready.is_ok(),
-                doing: ready.err().unwrap_or_default(),
-                percent: None,
-            }
-        })
-        .collect()
 }
 
 /// Manifests whose objects are not there, in the order of their names.
@@ -204,7 +195,7 @@ fn manifests(installer: &Installer) -> Result<BTreeMap<String, Vec<DynamicObject
 }
 
 /// As the administrator, by the VIP: the name may not be known where we run.
-async fn client(installer: &Installer) -> Result<Client, Failed> {
+pub(super) async fn client(installer: &Installer) -> Result<Client, Failed> {
     let text = installer.dir.kubeconfig()?;
     let kubeconfig = Kubeconfig::from_yaml(&text)?;
     let mut config =

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use image::{os, ramdisk};
+use plan::assets::payload;
 use plan::cluster::{Image, OS_IMAGE, Plan};
 use sha2::{Digest as _, Sha256};
 
@@ -18,6 +19,8 @@ pub struct Images {
     pub bootstrap_os: PathBuf,
     pub cluster_os: PathBuf,
     pub cluster_os_sha256: String,
+    /// Its name in the payload.
+    pub os_on_disc: &'static str,
     pub ramdisk: ramdisk::Ramdisk,
 }
 
@@ -49,6 +52,7 @@ impl Images {
         };
         let ramdisk = blocking(move || Ok(ramdisk::build(&recipe, |_| ())?)).await?;
         Ok(Self {
+            os_on_disc: payload::os_image(&plan.images.cluster_os.source),
             bootstrap_os,
             cluster_os,
             cluster_os_sha256,
@@ -65,8 +69,11 @@ impl Images {
                 .to_string_lossy()
                 .into_owned()
         };
-        payload.add("plinth", binary);
-        payload.add(&self.os_on_disc(), &self.cluster_os);
+        payload.add(model::payload::PROGRAM, binary);
+        payload.add(self.os_on_disc, &self.cluster_os);
+        let file = self.os_on_disc.rsplit('/').next().unwrap_or_default();
+        let sums = format!("{}  {file}\n", self.cluster_os_sha256);
+        payload.text(&format!("{}.sha256sum", self.os_on_disc), sums);
         for file in [
             &self.ramdisk.kernel,
             &self.ramdisk.initrd,
@@ -84,17 +91,11 @@ impl Images {
         payload
     }
 
-    pub fn os_on_disc(&self) -> String {
-        match self.cluster_os.extension() {
-            Some(extension) => format!("images/os.{}", extension.to_string_lossy()),
-            None => "images/os.raw".into(),
-        }
-    }
-
     pub fn format(&self) -> &'static str {
-        match self.cluster_os.extension() {
-            Some(extension) if extension == "qcow2" => "qcow2",
-            _ => "raw",
+        if self.os_on_disc.ends_with("qcow2") {
+            "qcow2"
+        } else {
+            "raw"
         }
     }
 }
@@ -119,11 +120,8 @@ async fn fetch(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
             "{source} has no checksum; add ?sha256=... to it in install-config.yaml"
         )));
     };
-    let format = if source.contains(".qcow2") {
-        "qcow2"
-    } else {
-        "raw"
-    };
+    let format = payload::os_image(source).rsplit('.').next();
+    let format = format.unwrap_or_default();
     let dir = image::cache_dir()?.join("images");
     std::fs::create_dir_all(&dir)?;
     let path = dir.join(format!("{sha256}.{format}"));
@@ -142,7 +140,7 @@ async fn fetch(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
         digest.update(&chunk);
         file.write_all(&chunk)?;
     }
-    let found = hex(&digest.finalize());
+    let found = crate::dir::hex(&digest.finalize());
     if found != *sha256 {
         return Err(Failed(format!(
             "{source} has the checksum {found}, not {sha256} as install-config.yaml says"
@@ -151,12 +149,6 @@ async fn fetch(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
     file.as_file().sync_all()?;
     file.persist(&path)?;
     Ok(path)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 async fn blocking<T: Send + 'static>(

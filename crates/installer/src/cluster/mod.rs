@@ -12,6 +12,8 @@ mod act;
 mod api;
 mod images;
 mod look;
+mod requests;
+mod workers;
 
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
@@ -167,6 +169,7 @@ fn subject(action: &Action) -> String {
         Action::FetchImages => "images".into(),
         Action::StartVm | Action::DestroyVm => "bootstrap".into(),
         Action::Enrol(host) | Action::Ask { host, .. } => host.clone(),
+        Action::Approve(_) => "masters".into(),
         Action::Apply(_) => "manifests".into(),
         Action::MarkComplete => "api".into(),
     }

@@ -10,6 +10,7 @@ use lifecycle::node::{DeployBy, Outcome, StepKind, StepSpec, Task};
 use model::Secret;
 use serde_json::{Value, json};
 
+use super::checksum::Checksum;
 use super::image::{Check, Image, Kind, Ready, image_info};
 use super::steps::{Offer, Words};
 use super::store::Images;
@@ -129,6 +130,16 @@ impl Deploy {
         problems
     }
 
+    /// The image's checksum in a list that is a file of ours or elsewhere.
+    async fn listed(&self, image: &Image, list: &str) -> Result<Checksum, String> {
+        let about = |problem: String| format!("the checksum file {list}: {problem}");
+        match self.images.text(list, probe::MOST_OF_A_LIST).await {
+            Some(Ok(text)) => Checksum::in_file(&text, image.name()).map_err(about),
+            Some(Err(error)) => Err(about(model::chain(&error))),
+            None => probe::listed(image, list, &self.http).await,
+        }
+    }
+
     /// Has the image and the config drive ready, and everything about them that can be wrong found out.
     pub async fn prepare_image(
         &self,
@@ -147,7 +158,7 @@ impl Deploy {
         };
         let wanted = match &image.check {
             Check::Known(checksum) => Some(checksum.clone()),
-            Check::Listed(list) => match probe::listed(&image, list, &self.http).await {
+            Check::Listed(list) => match self.listed(&image, list).await {
                 Ok(checksum) => Some(checksum),
                 Err(problem) => return Did::failed(problem, true),
             },
@@ -170,7 +181,7 @@ impl Deploy {
                 match (&fetched, address) {
                     (Ok(stored), Ok(Ok(url))) => Ready {
                         url,
-                        checksum: super::checksum::Checksum {
+                        checksum: Checksum {
                             algorithm: super::checksum::Algorithm::Sha256,
                             hex: stored.sha256.clone(),
                         },

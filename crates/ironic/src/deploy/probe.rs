@@ -10,7 +10,7 @@ use super::image::Image;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A checksum file lists some images, not all there are.
-const MOST_OF_A_LIST: usize = 4 << 20;
+pub const MOST_OF_A_LIST: usize = 4 << 20;
 
 /// What is wrong with bytes that are to be an image, if that can be seen at their beginning.
 pub fn wrong(image: &Image, beginning: &[u8]) -> Option<String> {

@@ -160,6 +160,39 @@ impl Images {
             .shared()
     }
 
+    /// A small text file of ours, such as a list of checksums; nothing if it is elsewhere.
+    pub async fn text(&self, source: &str, most: usize) -> Option<Result<String, Error>> {
+        let path = file_path(source)?;
+        let read = async {
+            let whole = self.allowed(&path).await?;
+            let failed = |source| Error::Read {
+                path: whole.clone(),
+                source,
+            };
+            if tokio::fs::metadata(&whole).await.map_err(failed)?.len() > most as u64 {
+                return Err(Error::Wrong(format!("{source} is too large")));
+            }
+            let bytes = tokio::fs::read(&whole).await.map_err(failed)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        Some(read.await)
+    }
+
+    /// Where it really is, if that is where files may come from.
+    async fn allowed(&self, path: &Path) -> Result<PathBuf, Error> {
+        let failed = |source| Error::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let whole = tokio::fs::canonicalize(path).await.map_err(failed)?;
+        let inside = |dir: &PathBuf| dir.canonicalize().is_ok_and(|dir| whole.starts_with(dir));
+        if !self.allowed.iter().any(inside) {
+            let path = path.to_owned();
+            return Err(Error::Elsewhere { path });
+        }
+        Ok(whole)
+    }
+
     /// What makes two requests the same. A file is another when it was changed.
     async fn key(&self, image: &Image, wanted: Option<&Checksum>) -> Result<String, Error> {
         let wanted = wanted.map(ToString::to_string).unwrap_or_default();
@@ -170,11 +203,7 @@ impl Images {
             path: path.clone(),
             source,
         };
-        let whole = tokio::fs::canonicalize(&path).await.map_err(failed)?;
-        let inside = |dir: &PathBuf| dir.canonicalize().is_ok_and(|dir| whole.starts_with(dir));
-        if !self.allowed.iter().any(inside) {
-            return Err(Error::Elsewhere { path });
-        }
+        let whole = self.allowed(&path).await?;
         let about = tokio::fs::metadata(&whole).await.map_err(failed)?;
         let changed = about.modified().ok();
         Ok(format!(

@@ -14,6 +14,7 @@ mod deletion;
 mod link;
 mod next;
 mod provider;
+mod request;
 mod selector;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! The controller of certificate requests: what a Machine expects is approved, everything else is left to people.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,6 @@ use kube::{Api, ResourceExt};
 use lifecycle::machine::csr::{Request, Verdict, judge};
 use serde_json::json;
 use tracing::{debug, info, warn};
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::prelude::FromDer;
 
 use super::{known, view};
 use crate::cache::Cache;
@@ -112,80 +108,20 @@ async fn approve(context: &Context, name: &str, reason: &str) -> Result<(), Erro
 /// The request taken apart, or why it cannot be.
 fn request(object: &CertificateSigningRequest) -> Result<Request, String> {
     let spec = &object.spec;
-    let (_, pem) = x509_parser::pem::parse_x509_pem(&spec.request.0)
-        .map_err(|error| format!("it is not PEM: {error}"))?;
-    let (rest, csr) = X509CertificationRequest::from_der(&pem.contents)
-        .map_err(|error| format!("it is not a PKCS#10 request: {error}"))?;
-    if !rest.is_empty() {
-        return Err("something follows the request".to_owned());
-    }
-    let subject = &csr.certification_request_info.subject;
-    let texts = |from: Vec<Option<&str>>| -> Vec<String> {
-        from.into_iter().flatten().map(str::to_owned).collect()
-    };
-    let names = texts(
-        subject
-            .iter_common_name()
-            .map(|name| name.as_str().ok())
-            .collect(),
-    );
-    let mut request = Request {
+    let all = |given: &Option<Vec<String>>| given.iter().flatten().cloned().collect();
+    let request = Request {
         signer: spec.signer_name.clone(),
         username: spec.username.clone().unwrap_or_default(),
-        groups: spec
-            .groups
-            .clone()
-            .unwrap_or_default()
-            .into_iter()
-            .collect(),
-        usages: spec
-            .usages
-            .clone()
-            .unwrap_or_default()
-            .into_iter()
-            .collect(),
+        groups: all(&spec.groups),
+        usages: all(&spec.usages),
         created: object
             .metadata
             .creation_timestamp
             .as_ref()
             .map(|time| time.0),
-        common_name: match names.as_slice() {
-            [name] => name.clone(),
-            _ => return Err("it does not have one common name".to_owned()),
-        },
-        organizations: texts(
-            subject
-                .iter_organization()
-                .map(|name| name.as_str().ok())
-                .collect(),
-        ),
         ..Request::default()
     };
-    for extension in csr.requested_extensions().into_iter().flatten() {
-        if let ParsedExtension::SubjectAlternativeName(names) = extension {
-            for name in &names.general_names {
-                other_name(&mut request, name);
-            }
-        }
-    }
-    Ok(request)
-}
-
-fn other_name(request: &mut Request, name: &GeneralName<'_>) {
-    let ip = |bytes: &[u8]| -> Option<IpAddr> {
-        if let Ok(four) = <[u8; 4]>::try_from(bytes) {
-            return Some(four.into());
-        }
-        <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from)
-    };
-    match name {
-        GeneralName::DNSName(name) => request.dns_names.push((*name).to_owned()),
-        GeneralName::IPAddress(bytes) => match ip(bytes) {
-            Some(address) => request.ips.push(address),
-            None => request.other_names += 1,
-        },
-        _ => request.other_names += 1,
-    }
+    request.asking(&spec.request.0)
 }
 
 fn on_error(object: Arc<CertificateSigningRequest>, error: &Error, _: Arc<Shared>) -> Action {

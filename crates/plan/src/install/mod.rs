@@ -52,6 +52,8 @@ pub enum Action {
         /// It failed before, and this is another try.
         again: bool,
     },
+    /// Certificate requests of masters, by name: before there are Machines nobody else knows who they are.
+    Approve(Vec<String>),
     /// By file name.
     Apply(Vec<String>),
     /// Tell the cluster, and keep it: the bootstrap is not needed any more. The bootstrap hears it, gives the API's
@@ -262,6 +264,9 @@ impl Deciding<'_> {
         match &self.seen.api {
             Reach::Silent(why) => self.wait("api", why, None),
             Reach::Answers(api) => {
+                if !api.requests.is_empty() {
+                    self.act(Action::Approve(api.requests.clone()));
+                }
                 for host in masters(self.plan) {
                     if let Some(reason) = api.unready(host) {
                         self.wait(host.node.as_deref().unwrap_or(&host.name), &reason, None);

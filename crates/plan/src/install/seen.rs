@@ -82,6 +82,8 @@ pub struct Api {
     pub complete: bool,
     /// Of the control plane, by node name.
     pub nodes: BTreeMap<String, Joined>,
+    /// Names of certificate requests that masters of the plan have made and that nobody has approved yet.
+    pub requests: Vec<String>,
     /// By file name; in the order they are to be applied.
     pub missing_manifests: Vec<String>,
     pub metal3: Metal3,

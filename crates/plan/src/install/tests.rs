@@ -55,6 +55,7 @@ fn api() -> Api {
         nodes: (0..3)
             .map(|n| (format!("master-{n}"), joined.clone()))
             .collect(),
+        requests: Vec::new(),
         missing_manifests: Vec::new(),
         metal3: Metal3::Active {
             on: "master-1".into(),
