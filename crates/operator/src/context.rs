@@ -7,8 +7,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::PostParams;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client, Resource};
+use lifecycle::preprovisioning_image::Ramdisks;
 use tracing::warn;
 
+use crate::busy::Busy;
+use crate::cache::Cache;
 use crate::link::Link;
 
 /// The name under which changes are made; `kubectl get --show-managed-fields` tells it.
@@ -23,6 +26,8 @@ pub struct Config {
     pub namespace: Option<String>,
     pub ironic: clients::ironic::Config,
     pub host: lifecycle::host::Config,
+    /// What PreprovisioningImages are answered with; where there are none, somebody else answers.
+    pub ramdisks: Ramdisks,
     /// So many objects of a kind are worked on at once.
     pub at_once: u16,
     /// Enrol hosts with Ironic's fake driver, whatever their BMC is: nothing is touched. For trying out.
@@ -35,27 +40,40 @@ impl Config {
             namespace: None,
             ironic,
             host: lifecycle::host::Config::default(),
+            ramdisks: Ramdisks::default(),
             at_once: 16,
             fake_hardware: false,
         }
+    }
+
+    /// PreprovisioningImages are asked for, and answered here with these ramdisks. Network configuration goes through
+    /// Ironic, as nothing is built.
+    pub fn answer_images(&mut self, ramdisks: Ramdisks) {
+        self.host.image_builder = true;
+        self.host.network_in_images = ramdisks.is_empty();
+        self.ramdisks = ramdisks;
     }
 }
 
 pub struct Context {
     pub client: Client,
+    pub cache: Cache,
     pub ironic: Link,
+    pub busy: Busy,
     pub config: Config,
     recorder: Recorder,
 }
 
 impl Context {
-    pub fn new(client: Client, config: Config) -> Self {
+    pub fn new(client: Client, cache: Cache, config: Config) -> Self {
         let reporter = Reporter {
             controller: REPORTER.to_owned(),
             instance: None,
         };
         Self {
+            cache,
             ironic: Link::new(config.ironic.clone()),
+            busy: Busy::default(),
             recorder: Recorder::new(client.clone(), reporter),
             client,
             config,
@@ -67,10 +85,7 @@ impl Context {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
-        match &self.config.namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        }
+        watched(&self.client, &self.config)
     }
 
     pub fn in_namespace<K>(&self, namespace: &str) -> Api<K>
@@ -105,6 +120,17 @@ impl Context {
             }
             Err(_) => warn!(reason = event.reason, "an event was not told in time"),
         }
+    }
+}
+
+/// Objects in the namespaces that are watched.
+pub fn watched<K>(client: &Client, config: &Config) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match &config.namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     }
 }
 

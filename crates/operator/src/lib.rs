@@ -15,9 +15,11 @@
     reason = "kube gives its callbacks objects, not references"
 )]
 
+mod busy;
 mod cache;
 mod context;
 mod convert;
+mod data_image;
 mod error;
 mod firmware;
 mod health;
@@ -26,6 +28,8 @@ mod link;
 mod machine;
 mod machine_set;
 pub mod metal3;
+mod preprovisioning_image;
+mod subscription;
 
 use std::sync::Arc;
 
@@ -36,19 +40,20 @@ use tokio::task::JoinSet;
 use cache::Cache;
 pub use context::{Config, Context, MANAGER};
 pub use error::Error;
+pub use lifecycle::preprovisioning_image::{Ramdisk, Ramdisks};
 
 /// Runs every controller until `stop`; what is being done then is finished first.
 pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()> + Send + 'static) {
     let stop = stop.boxed().shared();
-    let context = Arc::new(Context::new(client, config));
     let mut watches = JoinSet::new();
-    let cache = Cache::follow(&context, &mut watches);
+    let (cache, touched) = Cache::follow(&client, &config, &mut watches);
     tokio::select! {
         () = cache.ready() => {}
         () = stop.clone() => return,
     }
+    let context = Arc::new(Context::new(client, cache.clone(), config));
     let mut controllers = JoinSet::new();
-    controllers.spawn(host::run(context.clone(), stop.clone()));
+    controllers.spawn(host::run(context.clone(), touched, stop.clone()));
     controllers.spawn(machine::run(context.clone(), cache.clone(), stop.clone()));
     controllers.spawn(machine::csr::run(
         context.clone(),
@@ -63,6 +68,11 @@ pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()> 
     controllers.spawn(health::run(context.clone(), cache, stop.clone()));
     controllers.spawn(health::remediate::run(context.clone(), stop.clone()));
     controllers.spawn(firmware::settings::run(context.clone(), stop.clone()));
-    controllers.spawn(firmware::components::run(context, stop.clone()));
+    controllers.spawn(firmware::components::run(context.clone(), stop.clone()));
+    controllers.spawn(data_image::run(context.clone(), stop.clone()));
+    controllers.spawn(subscription::run(context.clone(), stop.clone()));
+    if !context.config.ramdisks.is_empty() {
+        controllers.spawn(preprovisioning_image::run(context, stop.clone()));
+    }
     controllers.join_all().await;
 }

@@ -35,28 +35,31 @@ enum Source {
 
 /// The node of the host with this name.
 async fn source(context: &Context, namespace: &str, name: &str) -> Result<Source, Error> {
-    let hosts: Api<BareMetalHost> = context.in_namespace(namespace);
-    let host = hosts
-        .get_opt(name)
-        .await
-        .map_err(Error::kube("read the host", name))?;
-    let Some(host) = host else {
+    let known = context.cache.get::<BareMetalHost>(namespace, name);
+    let mut node = known.as_deref().and_then(node);
+    if node.is_none() {
+        // Asked for once more, as it may be new to the store; the next look is a long time away.
+        let hosts: Api<BareMetalHost> = context.in_namespace(namespace);
+        let found = hosts.get_opt(name).await;
+        let found = found.map_err(Error::kube("read the host", name))?;
+        node = found.as_ref().and_then(self::node);
+    }
+    let Some(node) = node else {
         return Ok(Source::Later(UNMANAGED));
     };
-    let status = host.status.clone().unwrap_or_default();
+    match context.ironic.ready().await {
+        Some(ironic) => Ok(Source::Node { ironic, node }),
+        None => Ok(Source::Later(NOT_READY)),
+    }
+}
+
+/// The node of a host that is not to be left alone.
+fn node(host: &BareMetalHost) -> Option<String> {
+    let status = host.status.as_ref()?;
     let left_alone = host.annotations().contains_key(annotation::PAUSED)
         || status.operational_status == OperationalStatus::Detached
         || status.provisioning.id.is_empty();
-    if left_alone {
-        return Ok(Source::Later(UNMANAGED));
-    }
-    match context.ironic.ready().await {
-        Some(ironic) => Ok(Source::Node {
-            ironic,
-            node: status.provisioning.id,
-        }),
-        None => Ok(Source::Later(NOT_READY)),
-    }
+    (!left_alone).then(|| status.provisioning.id.clone())
 }
 
 /// Sets a condition; the time moves only when its status does.

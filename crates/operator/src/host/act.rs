@@ -33,6 +33,14 @@ use crate::error::{from_ironic, from_kube};
 
 impl Pass<'_> {
     pub async fn act(&mut self, action: &Action) -> Result<(), Trouble> {
+        self.wrote_belongings |= matches!(
+            action,
+            Action::SaveHardwareData(_)
+                | Action::EnsureFirmwareObjects { .. }
+                | Action::SaveFirmwareUpdates(_)
+                | Action::EnsurePreprovisioningImage(_)
+                | Action::SaveDataImage { .. }
+        );
         match action {
             Action::Save(status) => self.save(status).await,
             Action::AddFinalizer => self.add_finalizer().await,
@@ -152,9 +160,11 @@ impl Pass<'_> {
             .collect();
         match self.finalizers(&rest).await {
             // Gone already: that is what was wanted.
-            Err(Trouble::Refused { .. }) if self.is_gone().await => Ok(()),
-            outcome => outcome,
+            Err(Trouble::Refused { .. }) if self.is_gone().await => {}
+            outcome => outcome?,
         }
+        self.released = true;
+        Ok(())
     }
 
     async fn is_gone(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What Kubernetes knows of a host, as the decider wants to see it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crd::host::FINALIZER;
 use crd::host_update_policy::UpdatePolicy as Policy;
@@ -13,43 +14,40 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Api, Resource, ResourceExt};
 use lifecycle::host::{self as view, Host, Observation, Observed};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::pass::Pass;
 use super::secret;
+use crate::cache::Kept;
 use crate::context::Context;
 use crate::convert::converted;
 use crate::error::Error;
 
 impl<'a> Pass<'a> {
-    /// Reads the host and what belongs to it; nothing where the host is gone.
+    /// Looks at what belongs to the host: in the stores, or, where these may be behind, `exact`ly.
     pub async fn begin(
         context: &'a Context,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Self>, Error> {
-        let hosts: Api<BareMetalHost> = context.in_namespace(namespace);
-        let object = hosts
-            .get_opt(name)
-            .await
-            .map_err(Error::kube("read the host", name))?;
-        let Some(object) = object else {
-            return Ok(None);
-        };
+        object: BareMetalHost,
+        exact: bool,
+    ) -> Result<Self, Error> {
         let host = host(&object)?;
         let mut seen = Observed::default();
         let mut login = None;
         let mut ironic = None;
         // A paused host is not even looked at.
         if !host.is_paused() {
-            belongings(context, &host, &mut seen).await?;
-            let secret = credentials(context, &object, &host).await?;
-            (seen.credentials, login) = secret::credentials(secret.as_ref());
+            let at = Place {
+                context,
+                namespace: &host.namespace,
+                exact,
+            };
+            belongings(at, &host, &mut seen).await?;
+            let secret = credentials(at, &object, &host).await?;
+            (seen.credentials, login) = secret::credentials(secret.as_deref());
             ironic = context.ironic.ready().await;
             seen.ironic = ironic.as_ref().map(clients::ironic::Ironic::version);
         }
-        Ok(Some(Self {
+        Ok(Self {
             context,
             object,
             host,
@@ -57,7 +55,33 @@ impl<'a> Pass<'a> {
             ironic,
             login,
             deploy_data: None,
-        }))
+            wrote_belongings: false,
+            released: false,
+        })
+    }
+}
+
+/// Where things are looked up.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    context: &'a Context,
+    namespace: &'a str,
+    exact: bool,
+}
+
+impl Place<'_> {
+    async fn find<K: Kept>(self, name: &str) -> Result<Option<Arc<K>>, Error> {
+        if self.exact {
+            return self.read(name).await;
+        }
+        Ok(self.context.cache.get(self.namespace, name))
+    }
+
+    async fn read<K: Kept>(self, name: &str) -> Result<Option<Arc<K>>, Error> {
+        let api: Api<K> = self.context.in_namespace(self.namespace);
+        let found = api.get_opt(name).await;
+        let found = found.map_err(Error::kube("read what belongs to the host", name))?;
+        Ok(found.map(Arc::new))
     }
 }
 
@@ -82,70 +106,65 @@ fn host(object: &BareMetalHost) -> Result<Host, Error> {
 
 /// The Secret with the BMC's credentials; marked as the host's once the host is ours to care for.
 async fn credentials(
-    context: &Context,
+    at: Place<'_>,
     object: &BareMetalHost,
     host: &Host,
-) -> Result<Option<Secret>, Error> {
+) -> Result<Option<Arc<Secret>>, Error> {
     let name = &host.spec.bmc.credentials_name;
     if name.is_empty() {
         return Ok(None);
     }
-    let secrets: Api<Secret> = context.in_namespace(&host.namespace);
-    let found = secrets
-        .get_opt(name)
-        .await
-        .map_err(Error::kube("read the Secret", name))?;
-    match found {
+    // Only Secrets that were claimed are in the store.
+    let known = at.context.cache.get::<Secret>(at.namespace, name);
+    if let Some(secret) = known.filter(|secret| secret::is_claimed(secret, object)) {
+        return Ok(Some(secret));
+    }
+    match at.read::<Secret>(name).await? {
         Some(secret)
             if host.finalizer && !host.deleting && secret.meta().deletion_timestamp.is_none() =>
         {
-            secret::claim(&secrets, secret, object).await.map(Some)
+            let api = at.context.in_namespace(at.namespace);
+            let claimed = secret::claim(&api, &secret, object).await?;
+            Ok(Some(claimed.map_or(secret, Arc::new)))
         }
         found => Ok(found),
     }
 }
 
 /// The objects with the host's name.
-async fn belongings(context: &Context, host: &Host, seen: &mut Observed) -> Result<(), Error> {
-    let (namespace, name) = (&host.namespace, &host.name);
-    let (hardware, settings, components, policy, data_image) = tokio::try_join!(
-        named::<HardwareData>(context, namespace, name),
-        named::<HostFirmwareSettings>(context, namespace, name),
-        named::<HostFirmwareComponents>(context, namespace, name),
-        named::<HostUpdatePolicy>(context, namespace, name),
-        named::<DataImage>(context, namespace, name),
-    )?;
-    seen.hardware_data = match hardware.and_then(|data| data.spec.hardware) {
+async fn belongings(at: Place<'_>, host: &Host, seen: &mut Observed) -> Result<(), Error> {
+    let name = &host.name;
+    let hardware = at.find::<HardwareData>(name).await?;
+    let details = hardware
+        .as_ref()
+        .and_then(|data| data.spec.hardware.as_ref());
+    seen.hardware_data = match details {
         Some(details) => Some(converted("HardwareData", name, details)?),
         None => None,
     };
-    seen.firmware_settings = settings.map(firmware_settings);
-    seen.firmware_components = components.map(firmware_components);
-    seen.update_policy = policy.map(update_policy).unwrap_or_default();
-    seen.data_image = data_image.map(of_data_image);
-    if context.config.host.image_builder {
-        let image = named::<PreprovisioningImage>(context, namespace, name).await?;
-        seen.preprovisioning_image = image.map(preprovisioning_image);
+    let settings = at.find(name).await?;
+    seen.firmware_settings = settings.map(|found| firmware_settings(Arc::unwrap_or_clone(found)));
+    let components = at.find(name).await?;
+    seen.firmware_components =
+        components.map(|found| firmware_components(Arc::unwrap_or_clone(found)));
+    let policy = at.find(name).await?;
+    seen.update_policy = policy
+        .map(|found| update_policy(&found))
+        .unwrap_or_default();
+    let data_image = at.find(name).await?;
+    seen.data_image = data_image.map(|found| of_data_image(Arc::unwrap_or_clone(found)));
+    if at.context.config.host.image_builder {
+        let image = at.find(name).await?;
+        seen.preprovisioning_image =
+            image.map(|found| preprovisioning_image(Arc::unwrap_or_clone(found)));
     }
     let network = &host.spec.preprovisioning_network_data_name;
     if !network.is_empty() {
-        let secret = named::<Secret>(context, namespace, network).await?;
+        // Nobody claims it, so no store has it.
+        let secret = at.read::<Secret>(network).await?;
         seen.network_secret_version = secret.and_then(|secret| secret.resource_version());
     }
     Ok(())
-}
-
-async fn named<K>(context: &Context, namespace: &str, name: &str) -> Result<Option<K>, Error>
-where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
-    let api: Api<K> = context.in_namespace(namespace);
-    api.get_opt(name)
-        .await
-        .map_err(Error::kube("read what belongs to the host", name))
 }
 
 fn firmware_settings(object: HostFirmwareSettings) -> view::FirmwareSettings {
@@ -205,7 +224,7 @@ fn observation(generation: i64, conditions: &[Condition]) -> Observation {
     }
 }
 
-fn update_policy(object: HostUpdatePolicy) -> view::UpdatePolicy {
+fn update_policy(object: &HostUpdatePolicy) -> view::UpdatePolicy {
     let on_reboot = |policy: Option<Policy>| matches!(policy, Some(Policy::OnReboot));
     view::UpdatePolicy {
         settings_on_reboot: on_reboot(object.spec.firmware_settings),

@@ -1,8 +1,7 @@
 //! Finding out what the decider asks for.
 
 use clients::ironic::Ironic;
-use lifecycle::host::{Look, Node, PortOwner, busy};
-use lifecycle::node;
+use lifecycle::host::{Look, Node, PortOwner};
 use serde_json::Value;
 
 use super::deploy_data::{self, DeployData};
@@ -81,13 +80,9 @@ impl Pass<'_> {
             }
             Look::Inventory { node } => seen.inventory = Some(ironic.inventory(&node).await?),
             Look::Busy => {
-                let all = ironic.briefs().await?;
-                let working = all.into_iter().filter(|node| {
-                    let boot = node.boot_interface.as_deref().unwrap_or_default();
-                    let state = node.provision_state.parse::<node::State>();
-                    state.is_ok_and(|state| busy(state, boot))
-                });
-                seen.busy = Some(working.map(|node| node.name.unwrap_or(node.uuid)).collect());
+                let limit = self.context.config.host.provisioning_limit;
+                let own = self.host.node_name();
+                seen.busy = Some(self.context.busy.ask(ironic, &own, limit).await?);
             }
             Look::Validation { node } => {
                 let all = ironic.validate(&node).await?;

@@ -11,19 +11,14 @@ mod secret;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crd::host::SECRET_LABEL;
-use crd::{
-    BareMetalHost, DataImage, HardwareData, HostFirmwareComponents, HostFirmwareSettings,
-    HostUpdatePolicy, PreprovisioningImage,
-};
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
+use crd::BareMetalHost;
+use futures::{StreamExt, stream};
 use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
 use tracing::{debug, warn};
 
+use crate::cache::Touched;
 use crate::context::Context;
 use crate::error::Error;
 use pass::{Outcome, Pass};
@@ -33,72 +28,66 @@ const PASSES: usize = 64;
 /// A pass waits on Kubernetes and Ironic only; neither takes this long.
 const PASS_SECONDS: u64 = 120;
 
-/// Cares for hosts until `stop`.
-pub async fn run(context: Arc<Context>, stop: impl Future<Output = ()> + Send + Sync + 'static) {
-    let all = watcher::Config::default;
-    let claimed = all().labels(&format!("{}={}", SECRET_LABEL.0, SECRET_LABEL.1));
+/// Cares for hosts until `stop`. `touched` names those of which a belonging changed.
+pub async fn run(
+    context: Arc<Context>,
+    touched: Touched,
+    stop: impl Future<Output = ()> + Send + Sync + 'static,
+) {
     let config = Config::default().concurrency(context.config.at_once);
-    let mut controller = Controller::new(context.watched::<BareMetalHost>(), all())
-        .with_config(config)
-        .owns(context.watched::<Secret>(), claimed)
-        .watches(context.watched::<HardwareData>(), all(), same_name)
-        .watches(context.watched::<HostFirmwareSettings>(), all(), same_name)
-        .watches(
-            context.watched::<HostFirmwareComponents>(),
-            all(),
-            same_name,
-        )
-        .watches(context.watched::<HostUpdatePolicy>(), all(), same_name)
-        .watches(context.watched::<DataImage>(), all(), same_name);
-    if context.config.host.image_builder {
-        controller =
-            controller.watches(context.watched::<PreprovisioningImage>(), all(), same_name);
-    }
-    controller
-        .graceful_shutdown_on(stop)
-        .run(reconcile, on_error, context)
-        .for_each(|result| async move {
-            if let Err(error) = result {
-                debug!(error = model::chain(&error), "hosts");
-            }
-        })
-        .await;
-}
-
-/// What belongs to a host has the host's name.
-fn same_name<K: ResourceExt>(object: K) -> Option<ObjectRef<BareMetalHost>> {
-    let namespace = object.namespace()?;
-    Some(ObjectRef::new(&object.name_any()).within(&namespace))
+    let touched = stream::unfold(touched, async |mut touched| {
+        let host = touched.recv().await?;
+        Some((host, touched))
+    });
+    Controller::new(
+        context.watched::<BareMetalHost>(),
+        watcher::Config::default(),
+    )
+    .with_config(config)
+    .reconcile_on(touched)
+    .graceful_shutdown_on(stop)
+    .run(reconcile, on_error, context)
+    .for_each(|result| async move {
+        if let Err(error) = result {
+            debug!(error = model::chain(&error), "hosts");
+        }
+    })
+    .await;
 }
 
 async fn reconcile(host: Arc<BareMetalHost>, context: Arc<Context>) -> Result<Action, Error> {
     let namespace = host.namespace().unwrap_or_default();
     let name = host.name_any();
-    for _ in 0..PASSES {
-        let limit = Duration::from_secs(PASS_SECONDS);
-        let pass = Box::pin(one_pass(&context, &namespace, &name));
-        match tokio::time::timeout(limit, pass).await {
-            Ok(Ok(Outcome::Again)) => {}
-            Ok(Ok(Outcome::After(pause))) => return Ok(Action::requeue(pause)),
-            Ok(Ok(Outcome::Never)) => return Ok(Action::await_change()),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
-                return Err(Error::TooLong {
-                    name: format!("{namespace}/{name}"),
-                    seconds: PASS_SECONDS,
-                });
-            }
-        }
+    let limit = Duration::from_secs(PASS_SECONDS);
+    match tokio::time::timeout(limit, Box::pin(passes(&context, &namespace, &name))).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Error::TooLong {
+            name: format!("{namespace}/{name}"),
+            seconds: PASS_SECONDS,
+        }),
     }
-    Ok(Action::requeue(Duration::from_millis(100)))
 }
 
-/// One look at the host as it is now, to the next step that changes something.
-async fn one_pass(context: &Context, namespace: &str, name: &str) -> Result<Outcome, Error> {
-    match Box::pin(Pass::begin(context, namespace, name)).await? {
-        Some(pass) => Box::pin(pass.run()).await,
-        None => Ok(Outcome::Never),
+/// From the host as it is now, one step after another, as long as each changes something.
+async fn passes(context: &Context, namespace: &str, name: &str) -> Result<Action, Error> {
+    let hosts: Api<BareMetalHost> = context.in_namespace(namespace);
+    let found = hosts.get_opt(name).await;
+    let Some(mut object) = found.map_err(Error::kube("read the host", name))? else {
+        return Ok(Action::await_change());
+    };
+    // Stores do not know yet what we wrote a moment ago.
+    let mut exact = false;
+    for _ in 0..PASSES {
+        let mut pass = Box::pin(Pass::begin(context, object, exact)).await?;
+        match Box::pin(pass.run()).await? {
+            Outcome::Again => {}
+            Outcome::After(pause) => return Ok(Action::requeue(pause)),
+            Outcome::Never => return Ok(Action::await_change()),
+        }
+        exact |= pass.wrote_belongings;
+        object = pass.object;
     }
+    Ok(Action::requeue(Duration::from_millis(100)))
 }
 
 fn on_error(host: Arc<BareMetalHost>, error: &Error, _: Arc<Context>) -> Action {

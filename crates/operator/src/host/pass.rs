@@ -28,6 +28,10 @@ pub struct Pass<'a> {
     pub ironic: Option<Ironic>,
     pub login: Option<Login>,
     pub deploy_data: Option<DeployData>,
+    /// Something that belongs to the host was written, so that stores are behind.
+    pub wrote_belongings: bool,
+    /// It was let go of: there is nothing more to do.
+    pub released: bool,
 }
 
 pub enum Outcome {
@@ -39,7 +43,7 @@ pub enum Outcome {
 }
 
 impl Pass<'_> {
-    pub async fn run(mut self) -> Result<Outcome, Error> {
+    pub async fn run(&mut self) -> Result<Outcome, Error> {
         for _ in 0..QUESTIONS {
             let now = Timestamp::now();
             match next(&self.host, &self.seen, &self.context.config.host, now) {
@@ -73,6 +77,9 @@ impl Pass<'_> {
             return Some(self.mend(action, &trouble).await);
         }
         self.publish(events).await;
+        if self.released {
+            return Some(Outcome::Never);
+        }
         Some(Outcome::Again)
     }
 

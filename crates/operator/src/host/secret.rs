@@ -54,26 +54,37 @@ pub fn text(secret: &Secret, key: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes.0).into_owned())
 }
 
+/// Whether a Secret carries all of our marks.
+pub fn is_claimed(secret: &Secret, host: &BareMetalHost) -> bool {
+    let labelled = secret.labels().get(SECRET_LABEL.0).map(String::as_str) == Some(SECRET_LABEL.1);
+    labelled && is_owned(secret, host) && is_kept(secret)
+}
+
+fn is_owned(secret: &Secret, host: &BareMetalHost) -> bool {
+    let uid = host.uid().unwrap_or_default();
+    secret.owner_references().iter().any(|o| o.uid == uid)
+}
+
+fn is_kept(secret: &Secret) -> bool {
+    secret.finalizers().iter().any(|f| f == SECRET_FINALIZER)
+}
+
 /// Marks a Secret as used by this host: labelled so that it is watched, owned so that its changes wake the host, kept
-/// until the host lets go of it.
+/// until the host lets go of it. Nothing where that was so already.
 pub async fn claim(
     api: &Api<Secret>,
-    secret: Secret,
+    secret: &Secret,
     host: &BareMetalHost,
-) -> Result<Secret, Error> {
-    let owner = host.owner_ref(&()).unwrap_or_default();
-    let labelled = secret.labels().get(SECRET_LABEL.0).map(String::as_str) == Some(SECRET_LABEL.1);
-    let owned = secret.owner_references().iter().any(|o| o.uid == owner.uid);
-    let kept = secret.finalizers().iter().any(|f| f == SECRET_FINALIZER);
-    if labelled && owned && kept {
-        return Ok(secret);
+) -> Result<Option<Secret>, Error> {
+    if is_claimed(secret, host) {
+        return Ok(None);
     }
     let mut owners = secret.owner_references().to_vec();
-    if !owned {
-        owners.push(owner);
+    if !is_owned(secret, host) {
+        owners.extend(host.owner_ref(&()));
     }
     let mut finalizers = secret.finalizers().to_vec();
-    if !kept {
+    if !is_kept(secret) {
         finalizers.push(SECRET_FINALIZER.to_owned());
     }
     let patch = json!({"metadata": {
@@ -85,6 +96,7 @@ pub async fn claim(
     let name = secret.name_any();
     api.patch(&name, &PatchParams::apply(MANAGER), &Patch::Merge(patch))
         .await
+        .map(Some)
         .map_err(Error::kube("claim the Secret", &name))
 }
 

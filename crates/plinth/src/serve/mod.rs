@@ -6,6 +6,7 @@
 
 mod foreign;
 mod keys;
+mod ramdisk;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,6 +30,7 @@ use tower::service_fn;
 use crate::metal3::signals;
 use foreign::Foreign;
 use keys::Keys;
+use ramdisk::Ramdisk;
 
 /// Where hosts live unless told otherwise.
 const NAMESPACE: &str = "openshift-machine-api";
@@ -47,6 +49,8 @@ pub struct Serve {
     /// Ironic's configuration [default: ironic.yaml in the directory, made if it is not there]
     #[arg(long, value_name = "FILE")]
     ironic: Option<PathBuf>,
+    #[command(flatten)]
+    ramdisk: Ramdisk,
     #[command(flatten)]
     foreign: Foreign,
     /// Touch nothing: enrol every host with Ironic's fake driver, whatever its BMC
@@ -83,6 +87,7 @@ async fn serve(command: &Serve) -> Result<()> {
         dir.join("kubeconfig").display()
     );
     let mut config = operator::Config::new(link);
+    command.ramdisk.tell(&mut config);
     config.fake_hardware = command.fake_hardware;
     let controllers = tokio::spawn(operator::run(client, config, stop.clone()));
     let ironic = async {

@@ -1,6 +1,7 @@
 //! `plinth serve` with kubectl at the other end: hosts and machines from their objects to what they should be, over our
 //! own Ironic and over the original.
 
+mod belongings;
 mod hosts;
 mod original;
 mod site;

@@ -28,11 +28,17 @@ pub struct Site {
     api: u16,
     ironic: u16,
     original: Option<Original>,
+    /// Further arguments of `serve`.
+    arguments: &'static [&'static str],
     dir: TempDir,
 }
 
 impl Site {
     pub fn start(whose: Whose) -> Self {
+        Self::start_with(whose, &[])
+    }
+
+    pub fn start_with(whose: Whose, arguments: &'static [&'static str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (api, ironic) = (free_port(), free_port());
         let original = match whose {
@@ -44,12 +50,13 @@ impl Site {
                 None
             }
         };
-        let server = spawn(dir.path(), api, original.as_ref());
+        let server = spawn(dir.path(), api, original.as_ref(), arguments);
         let site = Self {
             server,
             api,
             ironic,
             original,
+            arguments,
             dir,
         };
         // The last of the kinds to be defined.
@@ -64,7 +71,12 @@ impl Site {
     /// Killed at once, and started again.
     pub fn crash(&mut self) {
         self.kill();
-        self.server = spawn(self.dir.path(), self.api, self.original.as_ref());
+        self.server = spawn(
+            self.dir.path(),
+            self.api,
+            self.original.as_ref(),
+            self.arguments,
+        );
     }
 
     /// As [`Self::crash`], and Ironic has forgotten everything.
@@ -74,7 +86,12 @@ impl Site {
             Some(original) => original.forget(),
             None => remove(self.dir.path(), "ironic.redb"),
         }
-        self.server = spawn(self.dir.path(), self.api, self.original.as_ref());
+        self.server = spawn(
+            self.dir.path(),
+            self.api,
+            self.original.as_ref(),
+            self.arguments,
+        );
     }
 
     fn kill(&mut self) {
@@ -190,7 +207,7 @@ impl Drop for Site {
     }
 }
 
-fn spawn(dir: &Path, api: u16, original: Option<&Original>) -> Child {
+fn spawn(dir: &Path, api: u16, original: Option<&Original>, arguments: &[&str]) -> Child {
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -202,6 +219,7 @@ fn spawn(dir: &Path, api: u16, original: Option<&Original>) -> Child {
         .args(["serve", "--fake-hardware", "--dir"])
         .arg(dir)
         .args(["--listen", &format!("127.0.0.1:{api}")])
+        .args(arguments)
         .stdout(Stdio::null())
         .stderr(log);
     if let Some(original) = original {
