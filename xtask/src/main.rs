@@ -54,7 +54,7 @@ enum Chore {
     /// Measure, side by side with the incumbent
     Bench {
         name: bench::Name,
-        /// How many servers `provision` leads
+        /// How many servers `provision` and `hosts` lead
         #[arg(long)]
         servers: Option<usize>,
     },

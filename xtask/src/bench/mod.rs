@@ -7,10 +7,12 @@
 //!               rounds: theirs, ours, theirs, ours ...      report.rs prints and keeps them
 //! ```
 
+mod api;
 pub mod backend;
 mod daemon;
 mod dhcp;
 mod dns;
+mod hosts;
 mod http;
 mod image;
 mod ironic;
@@ -19,6 +21,7 @@ mod place;
 mod plan;
 mod probe;
 mod provision;
+mod rack;
 mod report;
 mod sim;
 mod tftp;
@@ -53,6 +56,10 @@ pub enum Name {
     Dns,
     /// 1,000 simulated servers from enrolled to active: time and memory
     Provision,
+    /// 1,000 simulated servers from `kubectl apply` to provisioned: time and memory, and what it costs to be idle
+    Hosts,
+    /// The API server on its own file and on etcd: writes, reads and watches, beside etcd alone
+    Api,
     /// `plinth plan` of 500 hosts
     Plan,
 }
@@ -69,6 +76,8 @@ impl Name {
             Self::Lb => "lb",
             Self::Dns => "dns",
             Self::Provision => "provision",
+            Self::Hosts => "hosts",
+            Self::Api => "api",
             Self::Plan => "plan",
         }
     }
@@ -76,8 +85,8 @@ impl Name {
 
 /// `servers` is for those that lead servers; they have a number of their own otherwise.
 pub fn run(name: Name, servers: Option<usize>) -> Result<()> {
-    if servers.is_some() && name != Name::Provision {
-        bail!("--servers is for the benchmark `provision`");
+    if servers.is_some() && !matches!(name, Name::Provision | Name::Hosts) {
+        bail!("--servers is for the benchmarks `provision` and `hosts`");
     }
     if place::is_inside() {
         return measure(name, servers);
@@ -104,10 +113,15 @@ pub fn run(name: Name, servers: Option<usize>) -> Result<()> {
     prepare(name)?;
     match name {
         // The lab makes its own namespaces.
-        Name::Sim | Name::Provision | Name::Plan => measure(name, servers),
-        Name::Ironic | Name::Tftp | Name::Dhcp | Name::Image | Name::Vip | Name::Lb | Name::Dns => {
-            place::enter(name.name())
-        }
+        Name::Sim | Name::Provision | Name::Hosts | Name::Plan => measure(name, servers),
+        Name::Ironic
+        | Name::Tftp
+        | Name::Dhcp
+        | Name::Image
+        | Name::Vip
+        | Name::Lb
+        | Name::Dns
+        | Name::Api => place::enter(name.name()),
     }
 }
 
@@ -118,7 +132,14 @@ fn prepare(name: Name) -> Result<()> {
         Name::Ironic => _ = venv(ironic::PACKAGES)?,
         Name::Image => return image::prepare(),
         Name::Tftp => tftp::prepare()?,
-        Name::Dhcp | Name::Vip | Name::Lb | Name::Dns | Name::Provision | Name::Plan => {}
+        Name::Api => api::prepare()?,
+        Name::Dhcp
+        | Name::Vip
+        | Name::Lb
+        | Name::Dns
+        | Name::Provision
+        | Name::Hosts
+        | Name::Plan => {}
     }
     build::plinth().map(drop)
 }
@@ -134,6 +155,8 @@ fn measure(name: Name, servers: Option<usize>) -> Result<()> {
         Name::Lb => lb::run(),
         Name::Dns => dns::run(),
         Name::Provision => provision::run(servers.unwrap_or(provision::SERVERS)),
+        Name::Hosts => hosts::run(servers.unwrap_or(hosts::SERVERS)),
+        Name::Api => api::run(),
         Name::Plan => plan::run(),
     }
 }

@@ -6,10 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,14 +15,11 @@ use serde_json::{Value, json};
 
 use super::daemon::{Daemon, cpu_seconds, peak_mib};
 use super::http::{self, Connection, Request, Until};
-use super::place::INSIDE;
+use super::rack::{self, HERE, Image, Lab, keep};
 use super::report::{Better, Report, Row, Target};
 use super::{Scratch, plinth, say};
-use crate::{build, sh};
 
 pub const SERVERS: usize = 1000;
-/// Ours on the provisioning network.
-const HERE: &str = "172.22.0.2";
 const CONNECTIONS: usize = 16;
 const VERSION: &str = "X-OpenStack-Ironic-API-Version: 1.94\r\n";
 const GIVE_UP: Duration = Duration::from_mins(15);
@@ -39,55 +33,16 @@ const LIFE: [(&str, &str); 3] = [
 const GOAL: &str = "active";
 
 pub fn run(servers: usize) -> Result<()> {
-    if let Some(home) = std::env::var_os(LAB) {
-        return lead(Path::new(&home), servers);
-    }
-    let scratch = Scratch::new("provision")?;
-    let home = scratch.join("lab");
-    let lab = |args: &[&str]| {
-        let mut command = plinth();
-        command.arg("lab").args(args).env(LAB, &home);
-        command
-    };
-    let count = servers.to_string();
-    let up = ["up", "--rack-only", "--name", "bench", "--kind", "sim"];
-    sh::run(
-        lab(&up)
-            .args(["--servers", &count])
-            .env("PLINTH_LOG", "info")
-            .stdout(Stdio::null()),
-    )?;
-    let myself = std::env::current_exe().context("find this program")?;
-    let led = sh::run(
-        lab(&["exec", "--"])
-            .arg(myself)
-            .args(["bench", "provision", "--servers", &count])
-            .env(INSIDE, "1"),
-    );
-    if led.is_err() {
-        keep(&home.join("lab.log"), "provision-lab.log");
-    }
-    sh::run(lab(&["down"]).stdout(Stdio::null()))?;
-    led
+    rack::inside("provision", servers, |lab| lead(lab, servers))
 }
 
-const LAB: &str = "PLINTH_LAB_DIR";
-
 /// Leads every node, and reports.
-fn lead(home: &Path, servers: usize) -> Result<()> {
+fn lead(lab: &Lab, servers: usize) -> Result<()> {
     let scratch = Scratch::new("ironic")?;
-    let lab = Lab::find(home)?;
-    sh::run(Command::new("ip").args([
-        "address",
-        "add",
-        &format!("{HERE}/16"),
-        "dev",
-        "provisioning",
-    ]))?;
-    let image = image(&scratch)?;
+    let image = Image::make(&scratch)?;
     let mut service = Service::start(&scratch, servers)?;
     let begin = Instant::now();
-    service.enrol(&lab, &image)?;
+    service.enrol(lab, &image)?;
     let led = service.lead(servers);
     let seconds = begin.elapsed().as_secs_f64();
     if led.is_err() {
@@ -140,76 +95,27 @@ fn targets(servers: usize) -> (Target, Target) {
     }
 }
 
-/// A log that would be gone with the run.
-fn keep(log: &Path, name: &str) {
-    let dir = build::target_dir().join("bench");
-    fs::create_dir_all(&dir).ok();
-    if fs::copy(log, dir.join(name)).is_ok() {
-        say(&format!("a log is in {}", dir.join(name).display()));
-    }
-}
-
-struct Lab {
-    pid: u32,
-    servers: Vec<Value>,
-    authority: PathBuf,
-}
-
-impl Lab {
-    fn find(home: &Path) -> Result<Self> {
-        let status = sh::output(plinth().args(["lab", "status", "-o", "json"]))?;
-        let status: Value = serde_json::from_str(&status).context("the lab's status is JSON")?;
-        Ok(Self {
-            pid: status["pid"].as_u64().context("the lab has a pid")? as u32,
-            servers: status["servers"].as_array().context("servers")?.clone(),
-            authority: home.join("ca.pem"),
-        })
-    }
-
-    /// How to enrol a server.
-    fn node(&self, index: usize, image: &Value) -> Result<Value> {
-        let server = &self.servers[index];
-        let redfish = server["redfish"].as_str().context("a BMC's address")?;
-        let (host, path) = redfish.split_once("/redfish/").context("a system's path")?;
-        Ok(json!({
-            "name": name(index), "driver": "redfish", "boot_interface": "ipxe",
-            "driver_info": {
-                "redfish_address": host, "redfish_system_id": format!("/redfish/{path}"),
-                "redfish_username": server["user"], "redfish_password": server["password"],
-                "redfish_verify_ca": self.authority,
-            },
-            "instance_info": image,
-        }))
-    }
-
-    fn mac(&self, index: usize) -> &Value {
-        let macs = self.servers[index]["macs"].as_array();
-        let provisioning = |port: &&Value| port["network"] == "provisioning";
-        let port = macs.and_then(|macs| macs.iter().find(provisioning));
-        port.map_or(&Value::Null, |port| &port["mac"])
-    }
+/// How to enrol a server.
+fn node(lab: &Lab, index: usize, image: &Image) -> Result<Value> {
+    let server = &lab.servers[index];
+    let redfish = server["redfish"].as_str().context("a BMC's address")?;
+    let (host, path) = redfish.split_once("/redfish/").context("a system's path")?;
+    Ok(json!({
+        "name": name(index), "driver": "redfish", "boot_interface": "ipxe",
+        "driver_info": {
+            "redfish_address": host, "redfish_system_id": format!("/redfish/{path}"),
+            "redfish_username": server["user"], "redfish_password": server["password"],
+            "redfish_verify_ca": lab.authority,
+        },
+        "instance_info": {
+            "image_source": image.url, "image_disk_format": "raw",
+            "image_os_hash_algo": "sha256", "image_os_hash_value": image.sha256,
+        },
+    }))
 }
 
 fn name(index: usize) -> String {
     format!("node-{index}")
-}
-
-/// Files that simulated servers load, and look no further into.
-fn image(scratch: &Scratch) -> Result<Value> {
-    fs::write(scratch.join("vmlinuz"), vec![1; 100_000])?;
-    fs::write(scratch.join("initrd"), vec![2; 200_000])?;
-    // A disk with a partition table that is empty.
-    let mut os: Vec<u8> = (0..4_000_000_u32).map(|i| (i % 251) as u8).collect();
-    os[446..510].fill(0);
-    os[510..512].copy_from_slice(&[0x55, 0xaa]);
-    let path = scratch.join("os.raw");
-    fs::write(&path, os)?;
-    let sum = sh::output(Command::new("sha256sum").arg(&path))?;
-    Ok(json!({
-        "image_source": format!("file://{}", path.display()), "image_disk_format": "raw",
-        "image_os_hash_algo": "sha256",
-        "image_os_hash_value": sum.split_whitespace().next().unwrap_or_default(),
-    }))
 }
 
 struct Service {
@@ -220,16 +126,7 @@ struct Service {
 impl Service {
     fn start(scratch: &Scratch, servers: usize) -> Result<Self> {
         let address: SocketAddr = format!("{HERE}:6385").parse()?;
-        let config = json!({
-            "listen": address, "state": scratch.join("ironic.redb"),
-            "max_limit": servers, "max_concurrent_deploy": servers, "max_concurrent_clean": servers,
-            "boot": {
-                "interface": "provisioning", "address": format!("{HERE}/16"),
-                "dhcp": {"ranges": ["172.22.1.0-172.22.32.255"]},
-                "ramdisk": {"kernel": scratch.join("vmlinuz"), "initrd": scratch.join("initrd")},
-            },
-            "deploy": {"image_download_source": "local", "image_directories": [scratch.0]},
-        });
+        let config = rack::ironic(scratch, servers);
         let config = scratch.write("ironic.yaml", &config.to_string())?;
         let mut command = plinth();
         command
@@ -240,9 +137,9 @@ impl Service {
         Ok(Self { daemon, address })
     }
 
-    fn enrol(&self, lab: &Lab, image: &Value) -> Result<()> {
+    fn enrol(&self, lab: &Lab, image: &Image) -> Result<()> {
         let nodes: Vec<Value> = (0..lab.servers.len())
-            .map(|index| lab.node(index, image))
+            .map(|index| node(lab, index, image))
             .collect::<Result<_>>()?;
         let all = Until::Requests(nodes.len());
         http::load(self.address, VERSION, CONNECTIONS, all, |number| {

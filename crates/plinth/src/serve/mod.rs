@@ -53,6 +53,9 @@ pub struct Serve {
     ramdisk: Ramdisk,
     #[command(flatten)]
     foreign: Foreign,
+    /// So many hosts boot over the network at once; those that boot from virtual media are not counted
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    provisioning_limit: usize,
     /// Touch nothing: enrol every host with Ironic's fake driver, whatever its BMC
     #[arg(long)]
     fake_hardware: bool,
@@ -60,6 +63,8 @@ pub struct Serve {
 
 pub fn run(command: &Serve) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // They read boot files and images, of which the page cache has most: more would only take memory.
+        .max_blocking_threads(64)
         .enable_all()
         .build()
         .context("start the runtime")?;
@@ -89,6 +94,7 @@ async fn serve(command: &Serve) -> Result<()> {
     let mut config = operator::Config::new(link);
     command.ramdisk.tell(&mut config);
     config.fake_hardware = command.fake_hardware;
+    config.host.provisioning_limit = command.provisioning_limit;
     let controllers = tokio::spawn(operator::run(client, config, stop.clone()));
     let ironic = async {
         match ours {
