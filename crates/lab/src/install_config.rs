@@ -45,7 +45,7 @@ pub enum Error {
 const API_VIP: u32 = 5;
 const INGRESS_VIP: u32 = 6;
 
-/// Writes it. Servers beyond the wish are left out: they can be added later.
+/// Writes it. Servers beyond the wish are workers that nobody has asked for yet.
 pub fn render(lab: &Status, wish: Wish) -> Result<String, Error> {
     let Wish {
         masters,
@@ -81,7 +81,7 @@ pub fn render(lab: &Status, wish: Wish) -> Result<String, Error> {
         domain = lab.site.domain,
         name = lab.name,
     );
-    for (index, server) in lab.servers[..masters + workers].iter().enumerate() {
+    for (index, server) in lab.servers.iter().enumerate() {
         let (role, number) = if index < masters {
             ("master", index)
         } else {

@@ -1,6 +1,7 @@
 //! `plinth lab`: the rack on one Linux machine.
 
 mod fault;
+mod install;
 mod status;
 
 use std::io::{IsTerminal, Seek, SeekFrom, Write};
@@ -19,9 +20,13 @@ use lab::up;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Bring up a rack of servers, powered off, each behind its BMC
+    /// Bring up a rack of servers behind BMCs, and install a cluster on them
+    ///
+    /// Run again after an interruption it goes on from where it is.
     ///
     /// Examples:
+    ///   plinth lab up
+    ///   plinth lab up --mode virtual-media --masters 3 --workers 0
     ///   plinth lab up --rack-only
     ///   plinth lab up --rack-only --servers 100 --kind sim
     ///   plinth lab up --rack-only --firmware bios --vendor idrac
@@ -73,15 +78,8 @@ pub enum Command {
     InstallConfig {
         #[command(flatten)]
         at: At,
-        /// How many servers become the control plane
-        #[arg(long, default_value_t = 3)]
-        masters: usize,
-        /// How many servers become workers
-        #[arg(long, default_value_t = 1)]
-        workers: usize,
-        /// How servers are booted
-        #[arg(long, value_enum, default_value_t = BootMode::Pxe)]
-        mode: BootMode,
+        #[command(flatten)]
+        wish: install::Wish,
     },
     /// Take the lab down and leave nothing behind
     Down {
@@ -109,15 +107,17 @@ pub struct At {
 pub struct Up {
     #[command(flatten)]
     at: At,
-    /// Only the rack: networks, site services and servers, no cluster
-    #[arg(long, required = true)]
+    /// Only the rack: networks, site services and servers, powered off; no cluster
+    #[arg(long)]
     rack_only: bool,
+    #[command(flatten)]
+    install: install::Wish,
     /// A name, for more than one lab on a machine
     #[arg(long, default_value = "plinth")]
     name: String,
-    /// How many servers
-    #[arg(long, default_value_t = 4)]
-    servers: u16,
+    /// How many servers; without it as many as the cluster has nodes
+    #[arg(long)]
+    servers: Option<u16>,
     /// QEMU machines, or simulated ones of which hundreds fit
     #[arg(long, value_enum, default_value_t = ServerKind::Qemu)]
     kind: ServerKind,
@@ -157,12 +157,6 @@ pub enum FirmwareKind {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub enum BootMode {
-    Pxe,
-    VirtualMedia,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 pub enum Output {
     Table,
     Json,
@@ -197,28 +191,12 @@ pub fn run(command: Command) -> Result<()> {
         }
         Command::Fault(command) => fault::run(command),
         Command::Exec { at, command } => exec(&at, &command),
-        Command::InstallConfig {
-            at,
-            masters,
-            workers,
-            mode,
-        } => {
-            let Answer::Status(status) = ask(&at, &Request::Status)? else {
-                bail!("the lab answered something else");
-            };
-            let mode = match mode {
-                BootMode::Pxe => lab::install_config::Mode::Pxe,
-                BootMode::VirtualMedia => lab::install_config::Mode::VirtualMedia,
-            };
-            let wish = lab::install_config::Wish {
-                masters,
-                workers,
-                mode,
-            };
-            print!("{}", lab::install_config::render(&status, wish)?);
+        Command::InstallConfig { at, wish } => {
+            print!("{}", wish.config(&at)?);
             Ok(())
         }
         Command::Down { at } => {
+            install::forget(&at)?;
             let name = runtime()?.block_on(up::down(&at.dir()?, |line| println!("{line}")))?;
             println!("lab {name} is down");
             Ok(())
@@ -235,10 +213,13 @@ impl At {
 }
 
 fn bring_up(args: &Up) -> Result<()> {
-    debug_assert!(args.rack_only, "clap requires it");
+    if !args.rack_only && install::goes_on(&args.at)? {
+        println!("the lab is up: the install goes on");
+        return install::run(&args.at, &args.install);
+    }
     let options = rack::Options {
         name: args.name.clone(),
-        servers: args.servers,
+        servers: args.servers.unwrap_or(args.install.nodes()),
         kind: match args.kind {
             ServerKind::Qemu => rack::Kind::Qemu,
             ServerKind::Sim => rack::Kind::Sim,
@@ -260,7 +241,11 @@ fn bring_up(args: &Up) -> Result<()> {
     run.args(["--log", "info", "lab", "run", "--dir"])
         .arg(dir.path());
     runtime()?.block_on(up::up(&dir, &options, run, |line| println!("{line}")))?;
-    show_status(&args.at, Output::Table)
+    show_status(&args.at, Output::Table)?;
+    if args.rack_only {
+        return Ok(());
+    }
+    install::run(&args.at, &args.install)
 }
 
 fn show_status(at: &At, output: Output) -> Result<()> {
