@@ -69,6 +69,9 @@ impl Checks {
         };
         Some(match answers.pop() {
             Some((_, Ok(status))) => votes(&status),
+            Some((member, Err(etcd::Error::Unavailable { .. }))) => {
+                Err(format!("the member at {member} does not answer"))
+            }
             Some((_, Err(error))) => Err(model::chain(&error)),
             None => Err("no member is named".into()),
         })

@@ -316,6 +316,12 @@ mod tests {
                     "apiserver.yaml" => ::apiserver::Config::parse(text, at)
                         .map(drop)
                         .map_err(|e| e.to_string()),
+                    "node.yaml" => ::node::Config::parse(text, at)
+                        .map(drop)
+                        .map_err(|e| e.to_string()),
+                    "router.yaml" => ::node::router::Config::parse(text, at)
+                        .map(drop)
+                        .map_err(|e| e.to_string()),
                     _ => continue,
                 };
                 seen += 1;

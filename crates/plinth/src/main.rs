@@ -5,6 +5,7 @@ mod apiserver;
 mod cluster;
 mod crds;
 mod create;
+mod gather;
 mod host;
 mod image;
 mod ironic;
@@ -22,6 +23,7 @@ mod router;
 mod serve;
 mod status;
 mod vrid;
+mod wait_for;
 
 use std::process::ExitCode;
 
@@ -72,8 +74,11 @@ enum Command {
     /// Care for bare metal without a cluster: the API, Ironic and the controllers in one process
     Serve(serve::Serve),
     /// How far things are, and what they wait for
-    #[command(subcommand)]
     Status(status::Status),
+    /// Wait until the bootstrap or the install is complete
+    WaitFor(wait_for::WaitFor),
+    /// Collect what helps to understand a failure into one archive, at any stage of an install
+    Gather(gather::Gather),
     /// The hosts that the API knows
     #[command(subcommand)]
     Host(host::Host),
@@ -127,6 +132,8 @@ impl Command {
             Self::Router(command) => command.is_daemon(),
             Self::BootstrapVm(_) | Self::Serve(_) => true,
             Self::Status(_)
+            | Self::WaitFor(_)
+            | Self::Gather(_)
             | Self::Host(_)
             | Self::Plan(_)
             | Self::Preflight(_)
@@ -150,6 +157,7 @@ const EXIT_CODES: &str = "Exit codes:
   3  what was asked for cannot be: every problem is listed, nothing was touched
   4  the lab is up already, or there is none
   5  a preflight check failed
+  6  what was waited for did not come in time
   10 and above: the phase of `create cluster` that failed, in the order that `plinth plan` shows";
 
 fn main() -> ExitCode {
@@ -171,6 +179,8 @@ fn main() -> ExitCode {
         Command::Router(command) => router::run(&command),
         Command::Serve(command) => serve::run(&command),
         Command::Status(command) => status::run(&command),
+        Command::WaitFor(command) => wait_for::run(&command),
+        Command::Gather(command) => gather::run(&command),
         Command::Host(command) => host::run(&command),
         Command::Plan(command) => plan::run(&command),
         Command::Preflight(command) => preflight::run(&command),
@@ -218,6 +228,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     }
     if error.is::<preflight::Failed>() {
         return 5;
+    }
+    if error.is::<wait_for::TimedOut>() {
+        return 6;
     }
     if error.is::<::plan::preflight::NoSuchCheck>() {
         return 2;

@@ -99,8 +99,9 @@ fn status(admin: SocketAddr, output: Output) -> Result<()> {
         Output::Table => "/status?table",
         Output::Json => "/status",
     };
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)
-        .with_context(|| format!("reach the node on {admin}; does it run, and with this address?"))?;
+    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE).with_context(|| {
+        format!("reach the node on {admin}; does it run, and with this address?")
+    })?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n").context("ask the node")?;
     let mut answer = String::new();
@@ -112,7 +113,10 @@ fn status(admin: SocketAddr, output: Output) -> Result<()> {
         .split_once("\r\n\r\n")
         .context("understand the node's answer")?;
     if head.split_whitespace().nth(1) != Some("200") {
-        bail!("the node answers {:?}", head.lines().next().unwrap_or_default());
+        bail!(
+            "the node answers {:?}",
+            head.lines().next().unwrap_or_default()
+        );
     }
     println!("{}", body.trim_end());
     Ok(())

@@ -77,16 +77,22 @@ impl Controller for Requests {
 
 impl Requests {
     async fn may(&self, csr: &Value, right: &str) -> Result<bool, Refusal> {
-        let spec = &csr["spec"];
+        let attributes = json!({
+            "group": GROUP, "resource": PLURAL, "subresource": right, "verb": "create", "version": "*",
+        });
+        let mut spec = json!({"resourceAttributes": attributes});
+        for (field, asked) in [
+            ("user", "username"),
+            ("groups", "groups"),
+            ("uid", "uid"),
+            ("extra", "extra"),
+        ] {
+            if let Some(value) = csr["spec"].get(asked) {
+                spec[field] = value.clone();
+            }
+        }
         let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": spec["username"], "groups": spec["groups"], "uid": spec["uid"], "extra": spec["extra"],
-                "resourceAttributes": {
-                    "group": GROUP, "resource": PLURAL, "subresource": right, "verb": "create", "version": "*",
-                },
-            },
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec,
         });
         let answer = self.0.local.create(REVIEWS, &review).await?;
         Ok(answer["status"]["allowed"] == json!(true))

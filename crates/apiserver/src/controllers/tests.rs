@@ -297,3 +297,54 @@ async fn an_approved_request_is_signed() {
         "{answer}"
     );
 }
+
+/// A request for a node's client certificate, made by whoever these say.
+async fn ask_for_node(site: &Site, name: &str, user: &str, group: &str) -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    for (kind, value) in [
+        (rcgen::DnType::OrganizationName, "system:nodes"),
+        (rcgen::DnType::CommonName, "system:node:n1"),
+    ] {
+        params.distinguished_name.push(kind, value);
+    }
+    let key = rcgen::KeyPair::generate().unwrap();
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let csr = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
+        "spec": {
+            "request": STANDARD.encode(request), "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+        },
+    });
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let asked = site
+        .client(None)
+        .post(site.url(requests))
+        .bearer_auth("admin-token")
+        .header("Impersonate-User", user)
+        .header("Impersonate-Group", group)
+        .json(&csr);
+    let answer = asked.send().await.unwrap();
+    assert_eq!(answer.status(), 201, "{}", answer.text().await.unwrap());
+    format!("{requests}/{name}")
+}
+
+#[tokio::test]
+async fn a_node_renews_its_own_certificate_and_nobody_elses() {
+    let site = Site::new().await;
+    let nodes = "system:nodes";
+    let other = ask_for_node(&site, "other", "system:node:n2", nodes).await;
+    let first = ask_for_node(&site, "first", "system:bootstrap:x", "system:bootstrappers").await;
+    let own = ask_for_node(&site, "own", "system:node:n1", nodes).await;
+    let signed = site.eventually(&own, |seen| {
+        seen.as_ref()
+            .is_ok_and(|csr| csr["status"]["certificate"].is_string())
+    });
+    let reason = &signed.await.unwrap()["status"]["conditions"][0]["reason"];
+    assert_eq!(reason, "AutoApproved");
+    for path in [other, first] {
+        let left = site.local.get(&path).await.unwrap();
+        assert!(left["status"]["conditions"].is_null(), "{left}");
+    }
+}

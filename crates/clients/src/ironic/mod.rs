@@ -6,6 +6,7 @@
 mod call;
 mod error;
 mod hardware;
+mod history;
 mod node;
 mod verbs;
 

@@ -170,7 +170,12 @@ const LISTS: &[(&str, &str, List)] = &[
     ("meta.v1.ObjectMeta", "ownerReferences", List::Map(&["uid"])),
     ("core.v1.NodeSpec", "podCIDRs", List::Set),
     ("core.v1.NodeStatus", "conditions", List::Map(&["type"])),
-    ("core.v1.NodeStatus", "addresses", List::Map(&["type"])),
+    // DEVIATION: Kubernetes names the type alone, and then has to look away when a node has two addresses of one type.
+    (
+        "core.v1.NodeStatus",
+        "addresses",
+        List::Map(&["type", "address"]),
+    ),
     (
         "core.v1.NodeStatus",
         "volumesAttached",

@@ -1,6 +1,8 @@
 //! `plinth status`: how far things are, and what they wait for.
 
+pub mod cluster;
 mod line;
+pub mod look;
 mod table;
 
 use std::collections::BTreeMap;
@@ -21,8 +23,25 @@ use crate::kubernetes::{Way, answer};
 use crate::plan::Output;
 use line::Line;
 
+/// Without a subcommand, the cluster: its API, virtual addresses, nodes, etcd, metal3, machines and hosts.
+///
+/// Examples:
+///   plinth status --dir lab
+///   plinth status --kubeconfig lab/auth/kubeconfig -o json | jq .nodes
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
+pub struct Status {
+    #[command(flatten)]
+    at: look::At,
+    /// As a table, or as JSON for programs
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
 #[derive(Subcommand)]
-pub enum Status {
+enum Command {
     /// Every host: its state and step, how far it is, what it waits for, what went wrong and when it is tried again
     Hosts(Hosts),
 }
@@ -50,12 +69,25 @@ pub struct Hosts {
 }
 
 pub fn run(command: &Status) -> Result<()> {
-    let Status::Hosts(command) = command;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("start the runtime")?;
-    runtime.block_on(hosts(command))
+    match &command.command {
+        Some(Command::Hosts(command)) => runtime.block_on(hosts(command)),
+        None => runtime.block_on(whole(command)),
+    }
+}
+
+/// The cluster as it is now, whatever of it answers.
+async fn whole(command: &Status) -> Result<()> {
+    let site = command.at.open(command.at.plan()?).await?;
+    let cluster = site.look().await;
+    match command.output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&cluster)?),
+        Output::Table => print!("{}", cluster.render(Timestamp::now())),
+    }
+    Ok(())
 }
 
 async fn hosts(command: &Hosts) -> Result<()> {

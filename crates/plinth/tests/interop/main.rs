@@ -6,6 +6,7 @@ mod harness;
 
 mod names;
 mod netboot;
+mod node;
 mod operator;
 mod plan;
 mod preflight;

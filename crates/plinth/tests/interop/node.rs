@@ -92,7 +92,10 @@ impl Site {
         }
         write("node.yaml", &config.to_string());
         let mut command = plinth();
-        command.arg("apiserver").arg("--config").arg(at("apiserver.yaml"));
+        command
+            .arg("apiserver")
+            .arg("--config")
+            .arg(at("apiserver.yaml"));
         let site = Self {
             _api: Process::spawn(&mut command, &at("api.log")),
             dir,
@@ -101,14 +104,18 @@ impl Site {
             port,
         };
         site.until("the API to answer", || {
-            site.kubectl(&["get", "namespace", "kube-node-lease"]).status.success()
+            site.kubectl(&["get", "namespace", "kube-node-lease"])
+                .status
+                .success()
         });
         site
     }
 
     fn start_node(&mut self) {
         let mut command = plinth();
-        command.args(["--log", "debug", "node", "--config"]).arg(self.path("node.yaml"));
+        command
+            .args(["--log", "info,node=debug", "node", "--config"])
+            .arg(self.path("node.yaml"));
         self.node = Some(Process::spawn(&mut command, &self.path("node.log")));
     }
 
@@ -147,12 +154,20 @@ impl Site {
 
     fn condition(&self, kind: &str) -> Value {
         let node = self.node();
-        let all = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
+        let all = node["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        all.into_iter()
+            .find(|one| one["type"] == kind)
+            .unwrap_or_default()
     }
 
     fn requests(&self) -> Vec<Value> {
-        self.get(&["csr"])["items"].as_array().cloned().unwrap_or_default()
+        self.get(&["csr"])["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn status(&self) -> Value {
@@ -167,7 +182,9 @@ impl Site {
     /// Until it asks, is told yes, and is a Node.
     fn join(&mut self) {
         self.start_node();
-        self.until("a request for a certificate", || !self.requests().is_empty());
+        self.until("a request for a certificate", || {
+            !self.requests().is_empty()
+        });
         self.until("the node to say what it waits for", || {
             let status = self.status();
             let waits = status["waits_for"].as_str().unwrap_or_default();
@@ -176,7 +193,9 @@ impl Site {
         let requests = self.requests();
         let name = requests[0]["metadata"]["name"].as_str().unwrap();
         self.must(&["certificate", "approve", name]);
-        self.until("the Node to be ready", || self.condition("Ready")["status"] == "True");
+        self.until("the Node to be ready", || {
+            self.condition("Ready")["status"] == "True"
+        });
     }
 
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
@@ -199,14 +218,20 @@ fn plinth() -> Command {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn authority() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "authority");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "authority");
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
@@ -221,12 +246,18 @@ fn a_node_joins_when_it_is_approved_and_mends_what_others_break() {
     site.join();
     let node = site.node();
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "n1");
-    assert_eq!(node["metadata"]["labels"]["node-role.kubernetes.io/worker"], "");
+    assert_eq!(
+        node["metadata"]["labels"]["node-role.kubernetes.io/worker"],
+        ""
+    );
     assert_eq!(node["spec"]["providerID"], "baremetalhost:///a/b/c");
     assert_eq!(node["spec"]["taints"][0]["key"], "plinth.io/new");
     assert_eq!(node["status"]["nodeInfo"]["operatingSystem"], "linux");
     for resource in ["cpu", "memory", "ephemeral-storage"] {
-        assert!(node["status"]["capacity"][resource].is_string(), "{resource}: {node}");
+        assert!(
+            node["status"]["capacity"][resource].is_string(),
+            "{resource}: {node}"
+        );
     }
     // A worker says nothing of a control plane.
     assert_eq!(site.condition("APIServerReady"), Value::Null);
@@ -235,11 +266,45 @@ fn a_node_joins_when_it_is_approved_and_mends_what_others_break() {
         status["registered"] == true && status["waits_for"].is_null()
     });
     let table = plinth()
-        .args(["node", "status", "--admin", &format!("127.0.0.1:{}", site.admin)])
+        .args([
+            "node",
+            "status",
+            "--admin",
+            &format!("127.0.0.1:{}", site.admin),
+        ])
         .output()
         .unwrap();
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(table.contains("Ready        True"), "{table}");
+
+    // Who waits for the cluster is told what lacks, and then that nothing does.
+    let kubeconfig = site.path("admin.kubeconfig");
+    let ask = |args: &[&str]| {
+        plinth()
+            .args(args)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .output()
+            .unwrap()
+    };
+    let early = ask(&["wait-for", "bootstrap-complete", "--timeout", "1s"]);
+    assert_eq!(early.status.code(), Some(6), "{early:?}");
+    let told = String::from_utf8_lossy(&early.stdout).into_owned();
+    assert!(told.contains("the bootstrap to be complete"), "{told}");
+    site.must(&[
+        "create",
+        "configmap",
+        "bootstrap",
+        "-n",
+        "kube-system",
+        "--from-literal=status=complete",
+    ]);
+    let done = ask(&["wait-for", "install-complete", "--timeout", "30s"]);
+    assert!(done.status.success(), "{done:?}");
+    let seen = ask(&["status", "-o", "json"]);
+    let seen: Value = serde_json::from_slice(&seen.stdout).unwrap();
+    assert_eq!(seen["bootstrap_complete"], true);
+    assert_eq!(seen["nodes"][0]["ready"]["status"], "True");
 
     // Killed at once, it is the same node again, without anybody's help.
     let lease = || site.get(&["lease", "n1", "-n", "kube-node-lease"])["spec"]["renewTime"].clone();
@@ -254,7 +319,13 @@ fn a_node_joins_when_it_is_approved_and_mends_what_others_break() {
 
     // Labels of ours come back; taints that were taken off stay off.
     site.must(&["taint", "node", "n1", "plinth.io/new-"]);
-    site.must(&["label", "node", "n1", "node-role.kubernetes.io/worker-", "mine=yes"]);
+    site.must(&[
+        "label",
+        "node",
+        "n1",
+        "node-role.kubernetes.io/worker-",
+        "mine=yes",
+    ]);
     site.until("the label to come back", || {
         let labels = site.node()["metadata"]["labels"].clone();
         labels["node-role.kubernetes.io/worker"] == "" && labels["mine"] == "yes"
@@ -270,8 +341,13 @@ fn a_node_joins_when_it_is_approved_and_mends_what_others_break() {
             && node["metadata"]["uid"] != uid
             && site.condition("Ready")["status"] == "True"
     });
-    let owner = || site.get(&["lease", "n1", "-n", "kube-node-lease"])["metadata"]["ownerReferences"][0]["uid"].clone();
-    site.until("the Lease to be the new Node's", || owner() == site.node()["metadata"]["uid"]);
+    let owner = || {
+        site.get(&["lease", "n1", "-n", "kube-node-lease"])["metadata"]["ownerReferences"][0]["uid"]
+            .clone()
+    };
+    site.until("the Lease to be the new Node's", || {
+        owner() == site.node()["metadata"]["uid"]
+    });
 }
 
 #[test]
@@ -290,17 +366,34 @@ fn a_master_tells_of_its_api_and_etcd_renews_its_certificate_and_is_missed_when_
     assert_eq!(site.condition("APIServerReady")["status"], "True");
     assert_eq!(site.condition("EtcdMemberReady")["status"], "False");
     let mut command = Command::new("etcd");
-    let (client_url, peer_url) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    let (client_url, peer_url) = (
+        format!("http://127.0.0.1:{client}"),
+        format!("http://127.0.0.1:{peer}"),
+    );
     command
         .arg("--data-dir")
         .arg(site.path("etcd"))
         .args(["--name", "m", "--initial-cluster", &format!("m={peer_url}")])
-        .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
-        .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+        .args([
+            "--listen-client-urls",
+            &client_url,
+            "--advertise-client-urls",
+            &client_url,
+        ])
+        .args([
+            "--listen-peer-urls",
+            &peer_url,
+            "--initial-advertise-peer-urls",
+            &peer_url,
+        ]);
     let etcd = Process::spawn(&mut command, &site.path("etcd.log"));
-    site.until("the member to vote", || site.condition("EtcdMemberReady")["status"] == "True");
+    site.until("the member to vote", || {
+        site.condition("EtcdMemberReady")["status"] == "True"
+    });
     drop(etcd);
-    site.until("the member to be missed", || site.condition("EtcdMemberReady")["status"] == "False");
+    site.until("the member to be missed", || {
+        site.condition("EtcdMemberReady")["status"] == "False"
+    });
     assert_eq!(site.condition("Ready")["status"], "True");
 
     // A certificate near its end is renewed by the node itself, approved by the role it has.
@@ -312,7 +405,9 @@ fn a_master_tells_of_its_api_and_etcd_renews_its_certificate_and_is_missed_when_
         now != old
     });
     let requests = site.requests();
-    let renewal = requests.iter().find(|csr| csr["spec"]["username"] == "system:node:n1");
+    let renewal = requests
+        .iter()
+        .find(|csr| csr["spec"]["username"] == "system:node:n1");
     let approved = &renewal.expect("the node asked itself")["status"]["conditions"][0];
     assert_eq!(approved["reason"], "AutoApproved");
     site.until("the node to go on with it", || {
@@ -322,10 +417,14 @@ fn a_master_tells_of_its_api_and_etcd_renews_its_certificate_and_is_missed_when_
 
     // Silent, it is missed; speaking again, it is ready at once.
     site.kill_node();
-    site.until("the silence to be noticed", || site.condition("Ready")["status"] == "Unknown");
+    site.until("the silence to be noticed", || {
+        site.condition("Ready")["status"] == "Unknown"
+    });
     assert_eq!(site.condition("APIServerReady")["status"], "Unknown");
     site.start_node();
-    site.until("the Node to be ready again", || site.condition("Ready")["status"] == "True");
+    site.until("the Node to be ready again", || {
+        site.condition("Ready")["status"] == "True"
+    });
 }
 
 /// Makes the node's certificate one whose life is nearly over; gives the file as it is then.
@@ -339,8 +438,12 @@ fn age_certificate(site: &Site) -> String {
     let issuer = Issuer::from_ca_cert_pem(&read("ca.pem"), authority).unwrap();
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
-    params.distinguished_name.push(DnType::CommonName, "system:node:n1");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "system:nodes");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "system:node:n1");
     let now = time::OffsetDateTime::now_utc();
     params.not_before = now - Duration::from_hours(24);
     params.not_after = now + Duration::from_mins(10);
