@@ -8,6 +8,7 @@
 
 pub mod bootstrap;
 pub mod cluster;
+pub mod destroy;
 pub mod dir;
 pub mod pki;
 pub mod preflight;

@@ -64,6 +64,17 @@ pub enum Destroy {
         #[arg(long, default_value = ".")]
         dir: PathBuf,
     },
+    /// Switch every host of the cluster off by its BMC, so that no old node holds an address; disks are left as they are
+    ///
+    /// Example: plinth destroy cluster --dir lab --yes
+    Cluster {
+        /// The install directory
+        #[arg(long, default_value = ".")]
+        dir: PathBuf,
+        /// Do not ask: the hosts are meant
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 fn phase(name: &str) -> Result<Phase, String> {
@@ -108,8 +119,40 @@ pub fn keep_vm(command: &Keep) -> Result<()> {
 }
 
 pub fn destroy(command: &Destroy) -> Result<()> {
-    let Destroy::Bootstrap { dir } = command;
-    Ok(runtime()?.block_on(cluster::destroy_bootstrap(dir))?)
+    match command {
+        Destroy::Bootstrap { dir } => Ok(runtime()?.block_on(cluster::destroy_bootstrap(dir))?),
+        Destroy::Cluster { dir, yes } => destroy_cluster(dir, *yes),
+    }
+}
+
+fn destroy_cluster(path: &Path, yes: bool) -> Result<()> {
+    let dir = Dir::new(path);
+    let facts = facts(&dir.text()?);
+    let (config, _) = dir.config(&facts)?;
+    let hosts = config.baremetal.hosts.len();
+    if !yes
+        && !confirmed(&format!(
+            "All {hosts} hosts of the cluster {} are switched off, whatever they run.",
+            config.name
+        ))?
+    {
+        anyhow::bail!("nothing was done; --yes says that it is meant");
+    }
+    let tell = |line: &str| println!("{line}");
+    runtime()?.block_on(installer::destroy::cluster(path, &facts, tell))?;
+    Ok(())
+}
+
+/// Only a person at a terminal can be asked.
+fn confirmed(what: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    print!("{what} Go on? (yes/no) ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim() == "yes")
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -161,6 +161,7 @@ const EXIT_CODES: &str = "Exit codes:
   10 and above: the phase of `create cluster` that failed, in the order that `plinth plan` shows";
 
 fn main() -> ExitCode {
+    linux::memory::few_arenas();
     let cli = Cli::parse();
     log(&cli);
     if !cli.command.is_daemon() {

@@ -43,7 +43,7 @@ async fn redfish(host: &Host, authorities: Option<&str>) -> Bmc {
     bmc
 }
 
-fn client(host: &Host, authorities: Option<&str>) -> Result<redfish::Client, redfish::Error> {
+pub fn client(host: &Host, authorities: Option<&str>) -> Result<redfish::Client, redfish::Error> {
     let address = &host.bmc;
     let mut config = redfish::Config::new(
         &format!("{}://{}", transport(address), authority(address)),
@@ -207,7 +207,7 @@ fn said<T: Default + PartialEq>(fact: Fact<T>, why: &str) -> Fact<T> {
     }
 }
 
-async fn ipmi(host: &Host) -> Bmc {
+pub async fn ipmi_client(host: &Host) -> Result<ipmi::Client, ipmi::Error> {
     let mut config =
         ipmi::Config::new(&authority(&host.bmc), &host.username, host.password.clone());
     config.limits = ipmi::Limits {
@@ -216,8 +216,12 @@ async fn ipmi(host: &Host) -> Bmc {
         tries: 1,
         ..ipmi::Limits::default()
     };
+    ipmi::Client::new(config).await
+}
+
+async fn ipmi(host: &Host) -> Bmc {
     let asked = async {
-        let client = ipmi::Client::new(config).await?;
+        let client = ipmi_client(host).await?;
         let device = client.device_id().await;
         let power = client.power().await;
         client.close().await;

@@ -10,7 +10,7 @@
 //! All at once, each with a deadline of its own: one dead BMC delays nobody. Nothing is changed anywhere; on bridges a
 //! tap is plugged in for a few seconds, as the bootstrap VM will be.
 
-mod bmc;
+pub(crate) mod bmc;
 mod here;
 mod images;
 mod links;
