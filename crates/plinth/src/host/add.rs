@@ -32,14 +32,9 @@ pub async fn all(client: &Client, entries: &[Entry], skip_existing: bool) -> Res
         Vec::new()
     } else {
         let taken = |entry: &&Entry| {
-            at(
-                entry,
-                "name",
-                &format!(
-                    "the host {} exists already; --skip-existing leaves it out",
-                    entry.name
-                ),
-            )
+            let name = &entry.name;
+            let why = format!("the host {name} exists already; --skip-existing leaves it out");
+            at(entry, "name", &why)
         };
         known.iter().map(taken).collect()
     };

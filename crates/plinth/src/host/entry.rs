@@ -90,25 +90,11 @@ pub fn check(field: Field, text: &str) -> Result<(), String> {
 
 fn one(row: &Written, problems: &mut Vec<String>) -> Option<Entry> {
     let before = problems.len();
-    let mut wrong = |field: Field, why: String| problems.push(row.problem(field, &why));
-    let mut good = |field| {
-        check(field, row.get(field))
-            .map_err(|why| wrong(field, why))
-            .is_ok()
-    };
     for field in Field::ALL {
-        let optional = match field {
-            Field::Name | Field::Bmc | Field::Username | Field::Password => false,
-            Field::Mac
-            | Field::BootMode
-            | Field::RootDevice
-            | Field::Online
-            | Field::VerifyTls
-            | Field::Labels
-            | Field::Description => true,
-        };
-        if !(optional && row.lacks(field)) {
-            good(field);
+        if (field.is_needed() || !row.lacks(field))
+            && let Err(why) = check(field, row.get(field))
+        {
+            problems.push(row.problem(field, &why));
         }
     }
     let bmc = bmc(row.get(Field::Bmc)).ok();
@@ -117,11 +103,11 @@ fn one(row: &Written, problems: &mut Vec<String>) -> Option<Entry> {
         let scheme = bmc.scheme;
         if row.lacks(Field::Mac) && needs_mac(scheme) {
             let why = format!("is needed: {}:// boots over the network", scheme.name());
-            wrong(Field::Mac, why);
+            problems.push(row.problem(Field::Mac, &why));
         }
         if boot_mode == Some(BootMode::UefiSecureBoot) && !scheme.can_secure_boot() {
             let why = format!("uefi-secure-boot is not possible with {}://", scheme.name());
-            wrong(Field::BootMode, why);
+            problems.push(row.problem(Field::BootMode, &why));
         }
     }
     if problems.len() > before {

@@ -51,6 +51,20 @@ impl Field {
         }
     }
 
+    /// No host is without.
+    pub fn is_needed(self) -> bool {
+        match self {
+            Self::Name | Self::Bmc | Self::Username | Self::Password => true,
+            Self::Mac
+            | Self::BootMode
+            | Self::RootDevice
+            | Self::Online
+            | Self::VerifyTls
+            | Self::Labels
+            | Self::Description => false,
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase().replace([' ', '-'], "_");
         Self::ALL.into_iter().find(|field| field.name() == text)
