@@ -118,18 +118,80 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_host_with_a_name_keeps_it_and_one_without_a_drive_stays_nameless() {
+    /// A root directory of a host that is called so, with these drives by device name.
+    fn host(name: &str, drives: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
-        let kernel = root.path().join("proc/sys/kernel");
-        std::fs::create_dir_all(&kernel).expect("a directory");
-        let etc = root.path().join("hostname");
-        std::fs::write(kernel.join("hostname"), "mine\n").expect("a file");
-        let kept = set(root.path(), &etc).expect("nothing to do");
-        assert_eq!(kept, Outcome::Kept("mine".into()));
-        std::fs::write(kernel.join("hostname"), "localhost\n").expect("a file");
-        let unknown = set(root.path(), &etc).expect("nothing to do");
-        assert_eq!(unknown, Outcome::Unknown);
-        assert!(!etc.exists());
+        for dir in ["proc/sys/kernel", "sys/class/block", "dev/disk/by-label"] {
+            std::fs::create_dir_all(root.path().join(dir)).expect("a directory");
+        }
+        std::fs::write(kernel(root.path()), format!("{name}\n")).expect("a file");
+        for (device, meta_data) in drives {
+            let drive = media::config_drive::ConfigDrive {
+                meta_data: Some((*meta_data).into()),
+                ..media::config_drive::ConfigDrive::default()
+            };
+            let mut image = Vec::new();
+            let nothing = |_: &_| Ok(std::io::empty());
+            let layout = drive.layout(0).expect("a drive");
+            layout.write_to(&mut image, nothing).expect("bytes");
+            std::fs::write(root.path().join("dev").join(device), image).expect("a file");
+            std::fs::write(root.path().join("sys/class/block").join(device), "").expect("a file");
+        }
+        root
+    }
+
+    fn kernel(root: &Path) -> PathBuf {
+        root.join("proc/sys/kernel/hostname")
+    }
+
+    fn named(root: &Path) -> Result<Outcome, Error> {
+        set(root, &root.join("hostname"))
+    }
+
+    #[test]
+    fn a_host_takes_the_name_on_its_drive_once() {
+        let root = host(
+            "localhost",
+            &[("sda4", r#"{"local-hostname": "worker-0"}"#)],
+        );
+        std::fs::write(root.path().join("dev/sda1"), "not a drive").expect("a file");
+        std::fs::write(root.path().join("sys/class/block/sda1"), "").expect("a file");
+        let first = named(root.path()).expect("it has a drive");
+        assert_eq!(first, Outcome::Set("worker-0".into()));
+        for path in [kernel(root.path()), root.path().join("hostname")] {
+            assert_eq!(std::fs::read_to_string(path).expect("a file"), "worker-0\n");
+        }
+        let again = named(root.path()).expect("nothing to do");
+        assert_eq!(again, Outcome::Kept("worker-0".into()));
+    }
+
+    #[test]
+    fn the_drive_that_udev_names_is_the_one() {
+        let root = host(
+            "",
+            &[
+                ("sda4", r#"{"name": "old"}"#),
+                ("sr0", r#"{"name": "new"}"#),
+            ],
+        );
+        let label = root.path().join("dev/disk/by-label/config-2");
+        std::os::unix::fs::symlink("../../sr0", label).expect("a link");
+        let set = named(root.path()).expect("it has a drive");
+        assert_eq!(set, Outcome::Set("new".into()));
+    }
+
+    #[test]
+    fn without_a_drive_or_a_name_on_it_all_stays_as_it_is() {
+        let root = host("localhost", &[]);
+        assert_eq!(named(root.path()).expect("nothing to do"), Outcome::Unknown);
+        let root = host("localhost", &[("sr0", "{}")]);
+        let error = named(root.path()).expect_err("it names nobody");
+        assert!(matches!(error, Error::NoName(_)), "{error}");
+        assert!(!root.path().join("hostname").exists());
+        let root = host("mine", &[("sr0", r#"{"name": "other"}"#)]);
+        assert_eq!(
+            named(root.path()).expect("nothing to do"),
+            Outcome::Kept("mine".into())
+        );
     }
 }

@@ -96,20 +96,24 @@ async fn collect(dir: &Path, include: &[PathBuf], now: Timestamp) -> (Vec<File>,
     let site = parts::Site::open(dir).await;
     let mut files = Vec::new();
     let mut told = Vec::new();
-    let mut take = |name: &'static str, began: Instant, part: parts::Part| {
+    let mut take = |name: &'static str, (part, took): (parts::Part, Duration)| {
         told.push(Told {
             part: name,
             files: part.files.len(),
-            seconds: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+            seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
             problem: (!part.problems.is_empty()).then(|| part.problems.join("; ")),
         });
         files.extend(part.files);
     };
-    let begun = Instant::now();
-    take("install", begun, parts::install(dir));
-    take("plan", begun, parts::plan(&site));
-    take("bootstrap", begun, parts::bootstrap(dir));
-    take("included", begun, parts::included(include));
+    // Files of this machine take no time.
+    for (name, part) in [
+        ("install", parts::install(dir)),
+        ("plan", parts::plan(&site)),
+        ("bootstrap", parts::bootstrap(dir)),
+        ("included", parts::included(include)),
+    ] {
+        take(name, (part, Duration::ZERO));
+    }
     // Those that must be asked are asked at once.
     let (bmcs, bootstrap, metal3, cluster, objects) = tokio::join!(
         in_time(parts::bmcs(&site, dir)),
@@ -118,11 +122,11 @@ async fn collect(dir: &Path, include: &[PathBuf], now: Timestamp) -> (Vec<File>,
         in_time(parts::cluster(&site)),
         in_time(objects::all(&site)),
     );
-    take("bmcs", begun, bmcs);
-    take("ironic-bootstrap", begun, bootstrap);
-    take("ironic-metal3", begun, metal3);
-    take("cluster", begun, cluster);
-    take("objects", begun, objects);
+    take("bmcs", bmcs);
+    take("ironic-bootstrap", bootstrap);
+    take("ironic-metal3", metal3);
+    take("cluster", cluster);
+    take("objects", objects);
     let summary = serde_json::json!({
         "gathered": now,
         "plinth": env!("CARGO_PKG_VERSION"),
@@ -132,11 +136,11 @@ async fn collect(dir: &Path, include: &[PathBuf], now: Timestamp) -> (Vec<File>,
     (files, told)
 }
 
-async fn in_time(part: impl Future<Output = parts::Part>) -> parts::Part {
-    match tokio::time::timeout(PATIENCE, part).await {
-        Ok(part) => part,
-        Err(_) => parts::Part::missing(format!("it took longer than {} s", PATIENCE.as_secs())),
-    }
+async fn in_time(part: impl Future<Output = parts::Part>) -> (parts::Part, Duration) {
+    let begun = Instant::now();
+    let part = tokio::time::timeout(PATIENCE, part).await;
+    let late = |_| parts::Part::missing(format!("it took longer than {} s", PATIENCE.as_secs()));
+    (part.unwrap_or_else(late), begun.elapsed())
 }
 
 /// For its owner only: what was gathered is nobody else's business.

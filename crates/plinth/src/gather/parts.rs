@@ -249,6 +249,8 @@ async fn ask_ironic(address: &str, dir: &Path, user: &str) -> Result<Value, iron
     });
     config.verify = Verify::Pem(dir.certificate("root-ca").into());
     config.limits.answer = Duration::from_secs(10);
+    // Whatever is not there now is a finding.
+    config.limits.patience = Duration::from_secs(2);
     let ironic = Ironic::connect(config).await?;
     let mut nodes = Vec::new();
     for node in ironic.nodes().await? {

@@ -120,7 +120,7 @@ impl Site {
     /// A document of the API.
     pub async fn get(&self, path: &str) -> Result<Value, String> {
         match self.ask(path).await {
-            Ok(answer) => answer.map_err(|error| model::chain(&error)),
+            Ok(answer) => answer.map_err(|error| silent_or_refused(&error)),
             Err(late) => Err(late),
         }
     }
