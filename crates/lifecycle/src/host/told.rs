@@ -9,7 +9,7 @@ use super::view::Node;
 
 /// What a host at work waits for: the message of its Progressing condition.
 ///
-/// `the host to boot the ramdisk and take the image [deploy.write_image 40 %: step deploy.write_image on the agent]`
+/// `the host to boot the ramdisk and take the image [deploy.write_image 40 %: writing]`
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Waiting {
     pub what: String,
@@ -17,7 +17,7 @@ pub struct Waiting {
     pub step: Option<String>,
     /// How far the step is, in tens: every change of it is a write of the host's status.
     pub percent: Option<u8>,
-    /// What Ironic itself waits for, or saw last.
+    /// What the step is at, or what Ironic itself waits for.
     pub seen: Option<String>,
 }
 
@@ -27,15 +27,15 @@ impl Waiting {
         let text = info
             .and_then(|info| info.get("waiting"))
             .and_then(|waiting| waiting["for"].as_str());
-        let progress = info
-            .and_then(|info| info.get("progress"))
-            .and_then(|progress| progress["percent"].as_f64());
-        let (seen, counted) = text.map_or((None, None), without_percent);
+        let progress = info.and_then(|info| info.get("progress"));
+        let phase = progress.and_then(|progress| progress["phase"].as_str());
+        let percent = progress.and_then(|progress| progress["percent"].as_f64());
+        let (seen, counted) = text.map(without_percent).unzip();
         Self {
             what: plain(what),
             step: node.and_then(step),
-            percent: progress.or(counted).map(tens),
-            seen: seen.map(|seen| plain(&seen)),
+            percent: percent.or(counted.flatten()).map(tens),
+            seen: phase.map(plain).or(seen.map(|seen| plain(&seen))),
         }
     }
 
@@ -111,15 +111,17 @@ fn step(node: &Node) -> Option<String> {
         })
 }
 
-/// `read the CD (37 %)`: the words, and the number.
-fn without_percent(text: &str) -> (Option<String>, Option<f64>) {
-    let found = text.rsplit_once(" (").and_then(|(words, rest)| {
-        let number = rest.strip_suffix(" %)")?.parse().ok()?;
-        Some((words.to_owned(), number))
+/// `the agent to call (read the CD (37 %))`: the words without the number, and the number.
+fn without_percent(text: &str) -> (String, Option<f64>) {
+    let found = text.find(" %)").and_then(|end| {
+        let start = text[..end].rfind(" (")?;
+        let number = text[start + 2..end].parse().ok()?;
+        let words = format!("{}{}", &text[..start], &text[end + 3..]);
+        Some((words, number))
     });
     match found {
-        Some((words, number)) => (Some(words), Some(number)),
-        None => (Some(text.to_owned()), None),
+        Some((words, number)) => (words, Some(number)),
+        None => (text.to_owned(), None),
     }
 }
 
@@ -180,13 +182,13 @@ mod tests {
             (
                 "writing",
                 json!({"deploy_step": {"interface": "deploy", "step": "write_image"}, "driver_internal_info": {
-                    "progress": {"percent": 43.7}, "waiting": {"for": "the agent", "until": "x"}}}),
-                "the host [deploy.write_image 40 %: the agent]",
+                    "progress": {"percent": 43.7, "phase": "writing"}, "waiting": {"for": "the agent", "until": "x"}}}),
+                "the host [deploy.write_image 40 %: writing]",
             ),
             (
                 "booting",
-                json!({"driver_internal_info": {"waiting": {"for": "the agent; read the CD (37 %)"}}}),
-                "the host [- 30 %: the agent; read the CD]",
+                json!({"driver_internal_info": {"waiting": {"for": "the agent to call (read the CD (37 %))"}}}),
+                "the host [- 30 %: the agent to call (read the CD)]",
             ),
             (
                 "a step alone",
