@@ -294,9 +294,13 @@ impl Worker<'_> {
                 Ok(Some(Duration::ZERO))
             }
             (Step::Wait { reason, again_in }, request) => {
-                if !self.is_somebody() {
-                    let name = request.map(|request| request.name).unwrap_or_default();
-                    wait(self.status, format!("{reason} ({name})"));
+                let name = request.map(|request| request.name).unwrap_or_default();
+                let reason = format!("{reason} ({name})");
+                if self.is_somebody() {
+                    let told = |status: &mut Status| status.renewal_waits_for = Some(reason);
+                    self.status.send_modify(told);
+                } else {
+                    wait(self.status, reason);
                 }
                 // Whoever could not be asked is asked anew, from the beginning.
                 if matches!(
@@ -477,6 +481,7 @@ impl Worker<'_> {
         self.status.send_modify(|status| {
             status.certificate_ends = validity.map(|validity| validity.not_after);
             status.certificate_renewal = Some(renewal);
+            status.renewal_waits_for = None;
         });
     }
 

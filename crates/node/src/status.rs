@@ -16,6 +16,8 @@ pub struct Status {
     /// When the certificate ends, and when the next one is asked for.
     pub certificate_ends: Option<Timestamp>,
     pub certificate_renewal: Option<Timestamp>,
+    /// What the next certificate waits for, while this one is still good.
+    pub renewal_waits_for: Option<String>,
     pub lease_renewed: Option<Timestamp>,
     pub conditions: Vec<Condition>,
     pub addresses: Vec<std::net::IpAddr>,
@@ -54,6 +56,9 @@ impl Status {
                 time(self.certificate_renewal)
             ),
         );
+        if let Some(reason) = &self.renewal_waits_for {
+            line("Renewal", &format!("waits for {reason}"));
+        }
         line("Lease", &format!("renewed {}", time(self.lease_renewed)));
         for address in &self.addresses {
             line("Address", &address.to_string());

@@ -30,6 +30,9 @@ pub struct Gather {
     /// The install directory
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// Another way to the API than its virtual address, such as a master's own
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
     /// The archive; without it plinth-gather-TIME.tar.gz here
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -78,7 +81,7 @@ pub fn run(command: &Gather) -> Result<()> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let (files, told) = runtime.block_on(collect(&command.dir, &command.include, now));
+    let (files, told) = runtime.block_on(collect(command, now));
     // A resolver that hangs must not hold us up at the end.
     runtime.shutdown_background();
     write(&output, &files, now).with_context(|| format!("write {}", output.display()))?;
@@ -92,8 +95,9 @@ pub fn run(command: &Gather) -> Result<()> {
     Ok(())
 }
 
-async fn collect(dir: &Path, include: &[PathBuf], now: Timestamp) -> (Vec<File>, Vec<Told>) {
-    let site = parts::Site::open(dir).await;
+async fn collect(command: &Gather, now: Timestamp) -> (Vec<File>, Vec<Told>) {
+    let dir = command.dir.as_path();
+    let site = parts::Site::open(dir, command.kubeconfig.as_deref()).await;
     let mut files = Vec::new();
     let mut told = Vec::new();
     let mut take = |name: &'static str, (part, took): (parts::Part, Duration)| {
@@ -110,7 +114,7 @@ async fn collect(dir: &Path, include: &[PathBuf], now: Timestamp) -> (Vec<File>,
         ("install", parts::install(dir)),
         ("plan", parts::plan(&site)),
         ("bootstrap", parts::bootstrap(dir)),
-        ("included", parts::included(include)),
+        ("included", parts::included(&command.include)),
     ] {
         take(name, (part, Duration::ZERO));
     }
@@ -165,6 +169,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let command = Gather {
             dir: dir.path().join("nothing"),
+            kubeconfig: None,
             output: Some(dir.path().join("out.tar.gz")),
             include: vec![dir.path().join("none")],
         };

@@ -52,7 +52,7 @@ impl Part {
 }
 
 impl Site {
-    pub async fn open(dir: &Path) -> Self {
+    pub async fn open(dir: &Path, kubeconfig: Option<&Path>) -> Self {
         let read = || -> anyhow::Result<(InstallConfig, Plan)> {
             let dir = Dir::new(dir);
             let facts = facts(&dir.text()?);
@@ -62,7 +62,7 @@ impl Site {
         };
         let config = tokio::task::block_in_place(read).map_err(|error| format!("{error:#}"));
         let plan = config.as_ref().ok().map(|(_, plan)| plan.clone());
-        let cluster = look::at_dir(dir).open(plan).await;
+        let cluster = look::at(dir, kubeconfig).open(plan).await;
         Self {
             config,
             cluster: cluster.map_err(|error| format!("{error:#}")),

@@ -63,6 +63,7 @@ impl At {
         // By its virtual address: the name may not be known where we run.
         if let Some((plan, vip)) = plan
             .as_ref()
+            .filter(|_| self.kubeconfig.is_none())
             .and_then(|plan| Some((plan, *plan.api_vips().first()?)))
         {
             config.tls_server_name = config.cluster_url.host().map(str::to_owned);
@@ -208,11 +209,11 @@ fn mac_of(table: &str, address: IpAddr) -> Option<String> {
     (mac != "00:00:00:00:00:00").then_some(mac)
 }
 
-/// For those who only have a path.
-pub fn at_dir(dir: &Path) -> At {
+/// For those who know it already: a kubeconfig is another way to the cluster of the directory.
+pub fn at(dir: &Path, kubeconfig: Option<&Path>) -> At {
     At {
         dir: dir.to_owned(),
-        kubeconfig: None,
+        kubeconfig: kubeconfig.map(Path::to_owned),
     }
 }
 

@@ -306,6 +306,43 @@ fn a_node_joins_when_it_is_approved_and_mends_what_others_break() {
     assert_eq!(seen["bootstrap_complete"], true);
     assert_eq!(seen["nodes"][0]["ready"]["status"], "True");
 
+    // Gathered, all objects are there, and of a Secret its name alone.
+    let secret = "--from-literal=password=hunter2";
+    site.must(&["create", "secret", "generic", "bmc", secret]);
+    let archive = site.path("gathered.tar.gz");
+    let gathered = plinth()
+        .args(["gather", "--dir", "/nonexistent", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .arg("-o")
+        .arg(&archive)
+        .output()
+        .unwrap();
+    assert!(gathered.status.success(), "{gathered:?}");
+    let part = |name: &str| {
+        let output = Command::new("tar")
+            .arg("-xzOf")
+            .arg(&archive)
+            .arg(name)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(part("objects/nodes.json").contains("plinth.io/new"));
+    assert!(part("objects/leases.coordination.k8s.io.json").contains("kube-node-lease"));
+    assert!(part("cluster.json").contains("\"n1\""));
+    let secrets = part("objects/secrets.json");
+    assert!(
+        secrets.contains("bmc") && !secrets.contains("aHVudGVyMg"),
+        "{secrets}"
+    );
+    let told: Value = serde_json::from_str(&part("gather.json")).unwrap();
+    let parts = told["parts"].as_array().unwrap();
+    let plan = parts.iter().find(|part| part["part"] == "plan").unwrap();
+    assert!(
+        plan["problem"].as_str().unwrap().contains("/nonexistent"),
+        "{plan}"
+    );
+
     // Killed at once, it is the same node again, without anybody's help.
     let lease = || site.get(&["lease", "n1", "-n", "kube-node-lease"])["spec"]["renewTime"].clone();
     let before = lease();
