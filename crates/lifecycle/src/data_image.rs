@@ -32,12 +32,12 @@ pub enum Step {
         reason: &'static str,
         after: Duration,
     },
-    /// Nothing, until it or its host changes.
+    /// Nothing, until it changes.
     Done,
 }
 
-/// A host is looked at again after this, should its change be missed.
-const AGAIN: Duration = Duration::from_mins(1);
+/// Between looks at the host. What matters most, that the disc is out, is in the image's own status.
+const AGAIN: Duration = Duration::from_secs(30);
 
 pub fn next(image: Image, host: Host) -> Step {
     match (image.deleting, host) {

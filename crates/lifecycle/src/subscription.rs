@@ -57,7 +57,7 @@ pub enum Step {
         reason: String,
         until: Timestamp,
     },
-    /// Nothing, until it or its host changes.
+    /// Nothing, until it changes.
     Done,
 }
 
@@ -79,11 +79,11 @@ pub fn next(subscription: &Subscription, seen: &Observed, now: Timestamp) -> Ste
     let node = match &seen.host {
         Host::Missing => {
             let why = format!("there is no host {name:?} in this namespace");
-            return say(subscription, why, SLOW, now);
+            return say(subscription, why, NOT_READY, now);
         }
         Host::Unregistered => {
             let why = format!("the host {name:?} is not registered with Ironic");
-            return say(subscription, why, SLOW, now);
+            return say(subscription, why, NOT_READY, now);
         }
         Host::Registered { node } => node,
     };

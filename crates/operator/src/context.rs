@@ -1,5 +1,6 @@
 //! What every controller works with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -13,6 +14,7 @@ use tracing::warn;
 use crate::busy::Busy;
 use crate::cache::Cache;
 use crate::link::Link;
+use crate::metrics::Metrics;
 
 /// The name under which changes are made; `kubectl get --show-managed-fields` tells it.
 pub const MANAGER: &str = "plinth-metal3";
@@ -32,6 +34,8 @@ pub struct Config {
     pub at_once: u16,
     /// Enrol hosts with Ironic's fake driver, whatever their BMC is: nothing is touched. For trying out.
     pub fake_hardware: bool,
+    /// Where it is counted what happens.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Config {
@@ -43,6 +47,7 @@ impl Config {
             ramdisks: Ramdisks::default(),
             at_once: 16,
             fake_hardware: false,
+            metrics: Arc::default(),
         }
     }
 

@@ -9,7 +9,6 @@ use crd::{BareMetalHost, DataImage};
 use futures::StreamExt;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 use lifecycle::data_image::{Host, Image, Step, next};
@@ -21,15 +20,8 @@ use crate::error::Error;
 
 /// Cares for DataImages until `stop`.
 pub async fn run(context: Arc<Context>, stop: impl Future<Output = ()> + Send + Sync + 'static) {
-    let all = watcher::Config::default;
-    let cache = context.cache.clone();
-    Controller::new(context.watched::<DataImage>(), all())
+    Controller::new(context.watched::<DataImage>(), watcher::Config::default())
         .with_config(Config::default().concurrency(4))
-        .watches(context.watched::<BareMetalHost>(), all(), move |host| {
-            let (namespace, name) = (host.namespace().unwrap_or_default(), host.name_any());
-            let image = cache.get::<DataImage>(&namespace, &name)?;
-            Some(ObjectRef::from_obj(&*image))
-        })
         .graceful_shutdown_on(stop)
         .run(reconcile, on_error, context)
         .for_each(|result| async move {

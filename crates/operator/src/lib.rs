@@ -28,6 +28,7 @@ mod link;
 mod machine;
 mod machine_set;
 pub mod metal3;
+mod metrics;
 mod preprovisioning_image;
 mod subscription;
 
@@ -41,6 +42,7 @@ use cache::Cache;
 pub use context::{Config, Context, MANAGER};
 pub use error::Error;
 pub use lifecycle::preprovisioning_image::{Ramdisk, Ramdisks};
+pub use metrics::Metrics;
 
 /// Runs every controller until `stop`; what is being done then is finished first.
 pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()> + Send + 'static) {
@@ -51,6 +53,8 @@ pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()> 
         () = cache.ready() => {}
         () = stop.clone() => return,
     }
+    let metrics = config.metrics.clone();
+    metrics.follow(Some(cache.clone()));
     let context = Arc::new(Context::new(client, cache.clone(), config));
     let mut controllers = JoinSet::new();
     controllers.spawn(host::run(context.clone(), touched, stop.clone()));
@@ -75,4 +79,5 @@ pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()> 
         controllers.spawn(preprovisioning_image::run(context, stop.clone()));
     }
     controllers.join_all().await;
+    metrics.follow(None);
 }

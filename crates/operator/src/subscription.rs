@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 use lifecycle::subscription::{Host, Observed, Step, Subscription, next};
@@ -23,31 +22,19 @@ use crate::error::Error;
 
 /// Cares for subscriptions until `stop`.
 pub async fn run(context: Arc<Context>, stop: impl Future<Output = ()> + Send + Sync + 'static) {
-    let all = watcher::Config::default;
-    let controller = Controller::new(context.watched::<BmcEventSubscription>(), all());
-    let known = controller.store();
-    controller
-        .with_config(Config::default().concurrency(4))
-        .watches(context.watched::<BareMetalHost>(), all(), move |host| {
-            let of_host = |subscription: &Arc<BmcEventSubscription>| {
-                subscription.spec.host_name == host.name_any()
-                    && subscription.namespace() == host.namespace()
-            };
-            let mut found = known.state();
-            found.retain(of_host);
-            found
-                .into_iter()
-                .map(|object| ObjectRef::from_obj(&*object))
-                .collect::<Vec<_>>()
-        })
-        .graceful_shutdown_on(stop)
-        .run(reconcile, on_error, context)
-        .for_each(|result| async move {
-            if let Err(error) = result {
-                debug!(error = model::chain(&error), "subscriptions");
-            }
-        })
-        .await;
+    Controller::new(
+        context.watched::<BmcEventSubscription>(),
+        watcher::Config::default(),
+    )
+    .with_config(Config::default().concurrency(4))
+    .graceful_shutdown_on(stop)
+    .run(reconcile, on_error, context)
+    .for_each(|result| async move {
+        if let Err(error) = result {
+            debug!(error = model::chain(&error), "subscriptions");
+        }
+    })
+    .await;
 }
 
 /// One look at a subscription and what it needs.
@@ -114,10 +101,8 @@ fn view(object: &BmcEventSubscription) -> Subscription {
 
 impl Look<'_> {
     async fn around(&mut self) -> Result<Observed, Error> {
-        let hosts: Api<BareMetalHost> = self.context.in_namespace(&self.namespace);
         let name = &self.object.spec.host_name;
-        let found = hosts.get_opt(name).await;
-        let host = match found.map_err(Error::kube("read the host", name))? {
+        let host = match self.context.cache.get(&self.namespace, name) {
             None => Host::Missing,
             Some(host) => of(&host),
         };

@@ -26,7 +26,7 @@ impl Request {
         let [name] = names.as_slice() else {
             return Err("it does not have one common name".to_owned());
         };
-        self.common_name = (*name).to_owned();
+        (*name).clone_into(&mut self.common_name);
         self.organizations = subject
             .iter_organization()
             .filter_map(|name| name.as_str().ok())

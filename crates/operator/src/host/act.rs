@@ -104,6 +104,8 @@ impl Pass<'_> {
             .replace_status(&self.host.name, &by_us(), &object)
             .await
             .map_err(|error| from_kube(&error))?;
+        let metrics = &self.context.config.metrics;
+        metrics.saved(self.about(), &self.host.status, status);
         self.host.status = status.clone();
         Ok(())
     }
@@ -163,6 +165,7 @@ impl Pass<'_> {
             Err(Trouble::Refused { .. }) if self.is_gone().await => {}
             outcome => outcome?,
         }
+        self.context.config.metrics.forget(self.about());
         self.released = true;
         Ok(())
     }
@@ -417,11 +420,15 @@ impl Pass<'_> {
             }
             Action::Provision { node, verb } => ironic.verb(node, &self.verb(verb)).await,
             Action::Power { node, power } if power.is_soft() => {
+                self.context.config.metrics.powered(self.about(), *power);
                 ironic
                     .power_within(node, to_ironic(*power), SOFT_TIMEOUT_SECONDS)
                     .await
             }
-            Action::Power { node, power } => ironic.power(node, to_ironic(*power)).await,
+            Action::Power { node, power } => {
+                self.context.config.metrics.powered(self.about(), *power);
+                ironic.power(node, to_ironic(*power)).await
+            }
             Action::SetRaid {
                 node,
                 logical_disks,

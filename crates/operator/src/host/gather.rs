@@ -22,6 +22,7 @@ use crate::cache::Kept;
 use crate::context::Context;
 use crate::convert::converted;
 use crate::error::Error;
+use crate::metrics;
 
 impl<'a> Pass<'a> {
     /// Looks at what belongs to the host: in the stores, or, where these may be behind, `exact`ly.
@@ -46,6 +47,7 @@ impl<'a> Pass<'a> {
             (seen.credentials, login) = secret::credentials(secret.as_deref());
             ironic = context.ironic.ready().await;
             seen.ironic = ironic.as_ref().map(clients::ironic::Ironic::version);
+            count(context, &host, &seen);
         }
         Ok(Self {
             context,
@@ -58,6 +60,24 @@ impl<'a> Pass<'a> {
             wrote_belongings: false,
             released: false,
         })
+    }
+}
+
+fn count(context: &Context, host: &Host, seen: &Observed) {
+    let about = metrics::Host {
+        namespace: &host.namespace,
+        name: &host.name,
+    };
+    let metrics = &context.config.metrics;
+    match &seen.credentials {
+        view::Credentials::Missing if !host.spec.bmc.credentials_name.is_empty() => {
+            metrics.credentials_missing(about);
+        }
+        view::Credentials::Invalid { .. } => metrics.credentials_invalid(about),
+        view::Credentials::Missing | view::Credentials::Present { .. } => {}
+    }
+    if seen.ironic.is_none() {
+        metrics.ironic_not_ready(about);
     }
 }
 

@@ -9,7 +9,7 @@ mod pass;
 mod secret;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crd::BareMetalHost;
 use futures::{StreamExt, stream};
@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 use crate::cache::Touched;
 use crate::context::Context;
 use crate::error::Error;
+use crate::metrics;
 use pass::{Outcome, Pass};
 
 /// Passes over one host before another has its turn.
@@ -58,14 +59,27 @@ pub async fn run(
 async fn reconcile(host: Arc<BareMetalHost>, context: Arc<Context>) -> Result<Action, Error> {
     let namespace = host.namespace().unwrap_or_default();
     let name = host.name_any();
+    let about = metrics::Host {
+        namespace: &namespace,
+        name: &name,
+    };
+    let metrics = &context.config.metrics;
+    metrics.reconciling(about);
+    let begin = Instant::now();
     let limit = Duration::from_secs(PASS_SECONDS);
-    match tokio::time::timeout(limit, Box::pin(passes(&context, &namespace, &name))).await {
+    let passes = Box::pin(passes(&context, &namespace, &name));
+    let outcome = match tokio::time::timeout(limit, passes).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Error::TooLong {
             name: format!("{namespace}/{name}"),
             seconds: PASS_SECONDS,
         }),
+    };
+    metrics.reconciled(begin.elapsed());
+    if outcome.is_err() {
+        metrics.reconcile_failed(about);
     }
+    outcome
 }
 
 /// From the host as it is now, one step after another, as long as each changes something.

@@ -14,6 +14,7 @@ use super::deploy_data::DeployData;
 use super::secret::Login;
 use crate::context::{Context, News};
 use crate::error::Error;
+use crate::metrics;
 
 /// Questions within one pass; each is asked once, so there is an end anyway.
 const QUESTIONS: usize = 64;
@@ -139,6 +140,14 @@ impl Pass<'_> {
 
     fn consumer(&self) -> Option<ObjectReference> {
         self.object.spec.consumer_ref.clone()
+    }
+
+    /// Whose numbers are counted.
+    pub fn about(&self) -> metrics::Host<'_> {
+        metrics::Host {
+            namespace: &self.host.namespace,
+            name: &self.host.name,
+        }
     }
 
     pub fn name(&self) -> String {

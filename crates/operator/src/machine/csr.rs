@@ -135,6 +135,8 @@ fn on_error(object: Arc<CertificateSigningRequest>, error: &Error, _: Arc<Shared
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use k8s_openapi::ByteString;
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 

@@ -1,6 +1,6 @@
 //! The configuration file of `plinth metal3`: one YAML document, every problem told at once.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub use model::ConfigError as Error;
@@ -28,14 +28,26 @@ pub struct Config {
     pub networks: Vec<IpNet>,
     /// ...which none of these is.
     pub vips: Vec<IpAddr>,
+    /// Where health and metrics are told.
+    pub admin: Option<SocketAddr>,
 }
+
+/// Where the running daemon answers.
+pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 29447);
 
 #[derive(Debug)]
 pub struct Ironic {
-    /// What holds whatever the Provisioning object says.
-    pub config: PathBuf,
+    pub place: Place,
     pub login: Option<clients::ironic::Login>,
     pub ca: Option<Vec<u8>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Run by us. The file has what holds whatever the Provisioning object says.
+    Here(PathBuf),
+    /// Run by somebody else, at this URL; the provisioning network is theirs, too.
+    Elsewhere(String),
 }
 
 #[derive(Deserialize)]
@@ -57,26 +69,18 @@ struct Written {
     networks: Vec<String>,
     #[serde(default)]
     vips: Vec<String>,
+    #[serde(default = "admin")]
+    admin: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct WrittenIronic {
-    config: PathBuf,
+    config: Option<PathBuf>,
+    url: Option<String>,
     username: Option<String>,
     password: Option<Secret<String>>,
     ca: Option<PathBuf>,
-}
-
-impl Default for WrittenIronic {
-    fn default() -> Self {
-        Self {
-            config: "/etc/plinth/ironic.yaml".into(),
-            username: None,
-            password: None,
-            ca: None,
-        }
-    }
 }
 
 fn kubeconfig() -> PathBuf {
@@ -85,6 +89,14 @@ fn kubeconfig() -> PathBuf {
 
 fn namespace() -> String {
     "openshift-machine-api".to_owned()
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the default of a field that may be null"
+)]
+fn admin() -> Option<String> {
+    Some(ADMIN.to_string())
 }
 
 fn state() -> PathBuf {
@@ -171,12 +183,16 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
                 None
             }
         });
-    if !written.ironic.config.is_file() {
-        problems.push(format!(
-            "ironic.config: {} is not there; `plinth ironic example-config` prints one",
-            written.ironic.config.display()
-        ));
-    }
+    let place = place(written.ironic.config, written.ironic.url, &mut problems);
+    let admin = written.admin.and_then(|text| {
+        let parsed = text.parse::<SocketAddr>().ok();
+        if !parsed.is_some_and(|address| address.ip().is_loopback()) {
+            problems.push(format!(
+                "admin: {text:?} is not a port on the loopback, such as {ADMIN}"
+            ));
+        }
+        parsed
+    });
     let networks = parsed("networks", "network", &written.networks, &mut problems);
     let vips = parsed("vips", "address", &written.vips, &mut problems);
     if !problems.is_empty() {
@@ -187,15 +203,36 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
         namespace: written.namespace,
         node: written.node,
         state: written.state,
-        ironic: Ironic {
-            config: written.ironic.config,
-            login,
-            ca,
-        },
+        ironic: Ironic { place, login, ca },
         images: written.images,
         networks,
         vips,
+        admin,
     })
+}
+
+fn place(config: Option<PathBuf>, url: Option<String>, problems: &mut Vec<String>) -> Place {
+    if let Some(url) = url {
+        if config.is_some() {
+            problems.push(
+                "ironic.config: has no meaning for an Ironic that ironic.url says is elsewhere"
+                    .to_owned(),
+            );
+        }
+        let spoken = url.starts_with("http://") || url.starts_with("https://");
+        if !spoken {
+            problems.push(format!("ironic.url: {url:?} is no http or https URL"));
+        }
+        return Place::Elsewhere(url);
+    }
+    let path = config.unwrap_or_else(|| "/etc/plinth/ironic.yaml".into());
+    if !path.is_file() {
+        problems.push(format!(
+            "ironic.config: {} is not there; `plinth ironic example-config` prints one",
+            path.display()
+        ));
+    }
+    Place::Here(path)
 }
 
 fn parsed<T: std::str::FromStr>(
@@ -232,6 +269,24 @@ mod tests {
             "ironic.ca:",
             "ironic.config:",
         ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn an_ironic_elsewhere_is_named_by_its_address_alone() {
+        let path = Path::new("metal3.yaml");
+        let text =
+            "node: n\nironic: {url: 'https://ironic.example:6385', username: u, password: p}\n";
+        let config = Config::parse(text, path).expect("it is good");
+        let expected = Place::Elsewhere("https://ironic.example:6385".to_owned());
+        assert_eq!(config.ironic.place, expected);
+        assert_eq!(config.admin, Some(ADMIN));
+        let text = "node: n\nadmin: 0.0.0.0:1\nironic: {url: ironic.example, config: /x}\n";
+        let told = Config::parse(text, path)
+            .expect_err("it is bad")
+            .to_string();
+        for part in ["3 problems", "ironic.config:", "ironic.url:", "admin:"] {
             assert!(told.contains(part), "{part}: {told}");
         }
     }

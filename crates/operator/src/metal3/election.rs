@@ -22,8 +22,8 @@ pub const IMAGES: &str = "plinth.io/images";
 
 /// A holder that was silent for so long is gone.
 const DURATION: Duration = Duration::from_secs(15);
-/// A holder that could not renew for so long stops: well before anyone else may begin.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// A holder that could not renew for so long stops: with time to end its Ironic before anyone else may begin.
+const DEADLINE: Duration = Duration::from_secs(8);
 const RETRY: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -71,12 +71,26 @@ impl Election {
 
     /// Renews the lease; returns when it is lost.
     pub async fn hold(&self) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < DEADLINE {
+        let mut deadline = Instant::now() + DEADLINE;
+        // An answer that comes too late is none.
+        while let Ok(renewed) = tokio::time::timeout_at(deadline, self.renew()).await {
+            match renewed {
+                // Others count from when it was asked for at the earliest.
+                Some(asked) => deadline = asked + DEADLINE,
+                None => return,
+            }
+        }
+        warn!(node = self.me, "the lease could not be renewed in time");
+    }
+
+    /// When it was asked for, once it was renewed; nothing where it is another's.
+    async fn renew(&self) -> Option<Instant> {
+        loop {
             tokio::time::sleep(RETRY).await;
+            let asked = Instant::now();
             match self.step().await {
-                Ok(true) => renewed = Instant::now(),
-                Ok(false) => return,
+                Ok(true) => return Some(asked),
+                Ok(false) => return None,
                 Err(why) => warn!(node = self.me, why, "the lease is not renewed"),
             }
         }

@@ -9,25 +9,28 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use tracing::{error, info, warn};
 
-use super::config::Config;
+use super::config::{Config, Place};
 use super::election::Election;
 use super::settings::Settings;
 
 /// Between the end of one and the start of the next.
 const AGAIN: Duration = Duration::from_secs(2);
-/// To finish what it does.
-const GRACE: Duration = Duration::from_secs(10);
+/// To finish what it does; with the deadline of the lease it is less than the lease is good for.
+const GRACE: Duration = Duration::from_secs(4);
 
-/// Keeps it running until `until`.
+/// Keeps it running until `until`, if it is ours to run.
 pub async fn run(
     config: &Config,
     settings: &Settings,
     program: &Path,
     until: impl Future<Output = ()>,
 ) {
+    let Place::Here(base) = &config.ironic.place else {
+        return until.await;
+    };
     tokio::pin!(until);
     loop {
-        match start(config, settings, program).await {
+        match start(base, config, settings, program).await {
             Ok(mut child) => {
                 tokio::select! {
                     ended = child.wait() => warn!(?ended, "Ironic ended, and is started again"),
@@ -43,8 +46,13 @@ pub async fn run(
     }
 }
 
-async fn start(config: &Config, settings: &Settings, program: &Path) -> Result<Child, String> {
-    let path = write(config, settings).await?;
+async fn start(
+    base: &Path,
+    config: &Config,
+    settings: &Settings,
+    program: &Path,
+) -> Result<Child, String> {
+    let path = write(base, config, settings).await?;
     let mut command = Command::new(program);
     command
         .args(["ironic", "--config"])
@@ -58,8 +66,8 @@ async fn start(config: &Config, settings: &Settings, program: &Path) -> Result<C
 }
 
 /// Its configuration for these settings.
-async fn write(config: &Config, settings: &Settings) -> Result<PathBuf, String> {
-    let base = read(&config.ironic.config).await?;
+async fn write(base: &Path, config: &Config, settings: &Settings) -> Result<PathBuf, String> {
+    let base = read(base).await?;
     let text =
         serde_saphyr::to_string(&settings.ironic(base)).map_err(|error| error.to_string())?;
     let path = config.state.join("ironic.yaml");
@@ -75,7 +83,7 @@ async fn write(config: &Config, settings: &Settings) -> Result<PathBuf, String> 
     Ok(path)
 }
 
-pub async fn read(path: &Path) -> Result<Value, String> {
+async fn read(path: &Path) -> Result<Value, String> {
     let text = tokio::fs::read_to_string(path)
         .await
         .map_err(|error| format!("could not read {}: {error}", path.display()))?;
@@ -84,8 +92,16 @@ pub async fn read(path: &Path) -> Result<Value, String> {
         .map_err(|error| format!("{}: {}", path.display(), error.without_snippet()))
 }
 
-/// Where it is found from this machine.
-pub fn address(config: &Value) -> String {
+/// Where it is found.
+pub async fn address(config: &Config) -> String {
+    match &config.ironic.place {
+        Place::Here(base) => listens(&read(base).await.unwrap_or_default()),
+        Place::Elsewhere(url) => url.clone(),
+    }
+}
+
+/// Where ours is found from this machine.
+fn listens(config: &Value) -> String {
     let listen = config["listen"].as_str().unwrap_or_default();
     let port = listen.rsplit(':').next().and_then(|port| port.parse().ok());
     let port: u16 = port.unwrap_or(6385);
@@ -138,13 +154,17 @@ pub async fn tell_images(
 
 /// The first file that hosts need and that is not there.
 async fn missing(config: &Config, settings: &Settings) -> Option<PathBuf> {
-    let base = read(&config.ironic.config).await.unwrap_or_default();
-    let ramdisk = &settings.ironic(base)["boot"]["ramdisk"];
-    let mut needed: Vec<PathBuf> = ["kernel", "initrd"]
-        .into_iter()
-        .filter_map(|key| ramdisk[key].as_str())
-        .map(PathBuf::from)
-        .collect();
+    let mut needed: Vec<PathBuf> = Vec::new();
+    if let Place::Here(base) = &config.ironic.place {
+        let base = read(base).await.unwrap_or_default();
+        let ramdisk = &settings.ironic(base)["boot"]["ramdisk"];
+        let files = ["kernel", "initrd"].into_iter();
+        needed.extend(
+            files
+                .filter_map(|key| ramdisk[key].as_str())
+                .map(PathBuf::from),
+        );
+    }
     needed.extend(config.images.iter().cloned());
     for path in needed {
         if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
@@ -168,6 +188,6 @@ fn ironic_is_found_where_it_listens() {
             "http://127.0.0.1:80",
         ),
     ] {
-        assert_eq!(address(&config), expected);
+        assert_eq!(listens(&config), expected);
     }
 }

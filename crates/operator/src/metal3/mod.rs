@@ -10,9 +10,11 @@
 //! provisioning address has a kernel lifetime that only a living holder refreshes.
 
 mod address;
+mod admin;
 mod config;
 mod election;
 mod ironic;
+mod phase;
 mod settings;
 
 use std::path::Path;
@@ -31,13 +33,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::metrics::Metrics;
+use config::Place;
 pub use config::{Config, Error as ConfigError};
 use election::Election;
+use phase::{Phase, Phases};
 use settings::Settings;
 
 /// Between looks at what the cluster says of itself.
 const LOOK: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
+/// Controllers finish what they do in this time: an API that does not answer would hold them for long.
+const LATE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,6 +57,11 @@ pub enum Error {
     },
     #[error("make a client of the cluster")]
     Client(#[source] Box<kube::Error>),
+    #[error("serve health and metrics on {address}")]
+    Admin {
+        address: std::net::SocketAddr,
+        source: std::io::Error,
+    },
     #[error("speak netlink")]
     Netlink(#[source] linux::netlink::Error),
 }
@@ -64,41 +76,27 @@ pub async fn run(
     let client = connect(&config).await?;
     let netlink = linux::netlink::Netlink::connect().map_err(Error::Netlink)?;
     let stop = stop.boxed().shared();
+    let metrics = Arc::new(Metrics::default());
+    let phase = Phases::default();
+    let admin = config.admin;
     let metal3 = Metal3 {
         config,
         client,
         netlink,
         program: program.to_owned(),
+        metrics: metrics.clone(),
+        phase: phase.clone(),
     };
+    let Some(admin) = admin else {
+        Box::pin(metal3.run(stop)).await;
+        return Ok(());
+    };
+    let answering = admin::serve(admin, phase, metrics).await?;
     tokio::select! {
-        () = metal3.wait_for_bare_metal() => {}
-        () = stop.clone() => return Ok(()),
+        () = Box::pin(metal3.run(stop)) => {}
+        () = answering => {}
     }
-    loop {
-        let election = Arc::new(Election::new(&metal3.client, &metal3.config));
-        tokio::select! {
-            () = election.win() => {}
-            () = stop.clone() => return Ok(()),
-        }
-        info!(node = metal3.config.node, "active");
-        let (lost, losing) = watch::channel(false);
-        let reign = metal3.reign(&election, losing, stop.clone());
-        let hold = async {
-            election.hold().await;
-            warn!("the lease is lost");
-            _ = lost.send(true);
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            () = reign => {}
-            () = hold => {}
-        }
-        if stop.clone().now_or_never().is_some() {
-            election.give_up().await;
-            info!("no longer active");
-            return Ok(());
-        }
-    }
+    Ok(())
 }
 
 async fn connect(config: &Config) -> Result<Client, Error> {
@@ -122,9 +120,46 @@ struct Metal3 {
     client: Client,
     netlink: linux::netlink::Netlink,
     program: std::path::PathBuf,
+    metrics: Arc<Metrics>,
+    phase: Phases,
 }
 
 impl Metal3 {
+    async fn run(&self, stop: impl Future<Output = ()> + Send + Clone + 'static) {
+        tokio::select! {
+            () = self.wait_for_bare_metal() => {}
+            () = stop.clone() => return,
+        }
+        loop {
+            let election = Election::new(&self.client, &self.config);
+            self.phase.is(Phase::Standby);
+            tokio::select! {
+                () = election.win() => {}
+                () = stop.clone() => return,
+            }
+            info!(node = self.config.node, "active");
+            self.phase
+                .is(Phase::Unsettled("it has only begun".to_owned()));
+            let (lost, losing) = watch::channel(false);
+            let reign = self.reign(&election, losing, stop.clone());
+            let hold = async {
+                election.hold().await;
+                warn!("the lease is lost");
+                _ = lost.send(true);
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = reign => {}
+                () = hold => {}
+            }
+            if stop.clone().now_or_never().is_some() {
+                election.give_up().await;
+                info!("no longer active");
+                return;
+            }
+        }
+    }
+
     /// A cluster on anything else has no use for us.
     async fn wait_for_bare_metal(&self) {
         let api: Api<Infrastructure> = Api::all(self.client.clone());
@@ -140,6 +175,7 @@ impl Metal3 {
             };
             if said.as_ref() != Some(&why) {
                 info!(why, "waits for a cluster on bare metal");
+                self.phase.is(Phase::Idle(why.clone()));
                 said = Some(why);
             }
             tokio::time::sleep(LOOK).await;
@@ -184,6 +220,7 @@ impl Metal3 {
             };
             if said.as_ref() != Some(&why) {
                 warn!(why, "waits for a Provisioning object that can be used");
+                self.phase.is(Phase::Unsettled(why.clone()));
                 said = Some(why);
             }
             tokio::time::sleep(LOOK).await;
@@ -197,6 +234,9 @@ impl Metal3 {
             .map_err(|_| "the API does not answer".to_owned())?
             .map_err(|error| model::chain(&error))?
             .ok_or_else(|| format!("there is no Provisioning {:?}", crd::provisioning::NAME))?;
+        if matches!(self.config.ironic.place, Place::Elsewhere(_)) {
+            return Ok(Settings::elsewhere(&object));
+        }
         let failed = |error: linux::netlink::Error| model::chain(&error);
         let links = self.netlink.links().await.map_err(failed)?;
         let addresses = self.netlink.addresses().await.map_err(failed)?;
@@ -242,18 +282,29 @@ impl Metal3 {
             info!("the settings have changed: everything begins anew");
             _ = done.send(true);
         };
-        let base = ironic::read(&self.config.ironic.config).await;
-        let address = ironic::address(&base.unwrap_or_default());
+        let address = ironic::address(&self.config).await;
         let operator = crate::Config {
             namespace: (!settings.all_namespaces).then(|| self.config.namespace.clone()),
+            metrics: self.metrics.clone(),
             ..self.config.operator(settings, &address)
+        };
+        self.phase.is(Phase::Active);
+        let controllers = async {
+            let late = async {
+                until.clone().await;
+                tokio::time::sleep(LATE).await;
+            };
+            tokio::select! {
+                () = crate::run(self.client.clone(), operator, until.clone()) => {}
+                () = late => warn!("controllers are at work still, and are cut short"),
+            }
         };
         let work = async {
             tokio::join!(
                 address::hold(&self.netlink, settings, until.clone()),
                 ironic::run(&self.config, settings, &self.program, until.clone()),
                 ironic::tell_images(&self.config, settings, election, until.clone()),
-                crate::run(self.client.clone(), operator, until.clone()),
+                controllers,
             )
         };
         tokio::pin!(work);

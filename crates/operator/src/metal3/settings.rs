@@ -83,6 +83,19 @@ impl Settings {
         })
     }
 
+    /// What concerns us where Ironic and its network are somebody else's.
+    pub fn elsewhere(object: &Provisioning) -> Self {
+        let spec = &object.spec;
+        Self {
+            network_disabled: spec.provisioning_network == Some(ProvisioningNetwork::Disabled),
+            address: None,
+            own: None,
+            dhcp: Value::Null,
+            plain_media: spec.disable_virtual_media_tls,
+            all_namespaces: spec.watch_all_namespaces,
+        }
+    }
+
     /// Ironic's configuration: what holds anyway, with the network as these settings say.
     pub fn ironic(&self, mut base: Value) -> Value {
         let Some((link, net)) = self.address.as_ref().or(self.own.as_ref()) else {

@@ -8,5 +8,6 @@ mod rack;
 
 mod faults;
 mod life;
+mod metal3;
 mod netd;
 mod vip;
