@@ -111,6 +111,9 @@ struct Inner {
     give_up_after: Duration,
 }
 
+/// For a connection to come about: longer than one try, which goes on to the next member while this one is still
+/// being reached. A machine that has just booted needs it.
+const CONNECT: Duration = Duration::from_secs(10);
 /// A member refuses pings that come more often than every 5 seconds.
 const PING: Duration = Duration::from_secs(6);
 const PONG: Duration = Duration::from_secs(3);
@@ -304,7 +307,7 @@ impl Client {
 
 fn channel(endpoint: &str, config: &Config) -> Result<Channel, tonic::transport::Error> {
     let mut made = Endpoint::from_shared(endpoint.to_owned())?
-        .connect_timeout(config.try_for)
+        .connect_timeout(CONNECT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING)
         .keep_alive_timeout(PONG)

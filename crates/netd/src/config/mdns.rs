@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use protocols::mdns::Kind;
 use serde::Deserialize;
 
@@ -13,6 +14,8 @@ pub struct Mdns {
     pub host: Option<String>,
     /// Otherwise every link with an address.
     pub interfaces: Vec<String>,
+    /// Only links and addresses of these; otherwise all.
+    pub networks: Vec<IpNet>,
     /// Only these are published; otherwise all of the link but virtual ones.
     pub addresses: Vec<IpAddr>,
     /// Never published: they move.
@@ -31,6 +34,8 @@ pub struct Written {
     pub host: Option<String>,
     /// Links to speak on; every link with an address if left out.
     pub interfaces: Vec<String>,
+    /// Networks that nodes find each other on; all if left out.
+    pub networks: Vec<String>,
     /// Addresses to publish; those of the link if left out.
     pub addresses: Vec<String>,
     /// False on a bootstrap node: it looks for the others and says nothing of itself.
@@ -46,6 +51,7 @@ impl Default for Written {
         Self {
             host: None,
             interfaces: Vec::new(),
+            networks: Vec::new(),
             addresses: Vec::new(),
             publish: true,
             etcd: false,
@@ -73,6 +79,15 @@ pub fn resolve(
             Ok(address) => addresses.push(address),
             Err(_) => problems.push(format!(
                 "{path}.addresses[{at}]: {text:?} is not an IP address"
+            )),
+        }
+    }
+    let mut networks = Vec::new();
+    for (at, text) in written.networks.iter().enumerate() {
+        match text.parse() {
+            Ok(network) => networks.push(network),
+            Err(_) => problems.push(format!(
+                "{path}.networks[{at}]: {text:?} is not a network, such as 192.0.2.0/24"
             )),
         }
     }
@@ -111,6 +126,7 @@ pub fn resolve(
         cluster: cluster?.to_owned(),
         host: written.host.clone(),
         interfaces: written.interfaces.clone(),
+        networks,
         addresses,
         vips: vips.to_vec(),
         services,

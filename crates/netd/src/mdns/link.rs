@@ -36,6 +36,10 @@ pub async fn look(
     let links = netlink.links().await?;
     let addresses = netlink.addresses().await?;
     let usable = || addresses.iter().filter(|address| !address.tentative);
+    let on_network = |ip: IpAddr| {
+        let networks = &config.networks;
+        networks.is_empty() || networks.iter().any(|network| network.contains(&ip))
+    };
     let own: Vec<IpAddr> = usable().map(|address| address.net.addr()).collect();
     let mut seen = BTreeMap::new();
     for link in links {
@@ -54,7 +58,7 @@ pub async fn look(
             let whole = address.net.prefix_len() == address.net.max_prefix_len();
             let chosen = if config.addresses.is_empty() {
                 // A virtual address has a prefix of its own and moves.
-                !whole && !is_link_local(ip) && !config.vips.contains(&ip)
+                !whole && !is_link_local(ip) && !config.vips.contains(&ip) && on_network(ip)
             } else {
                 config.addresses.contains(&ip)
             };
@@ -64,7 +68,7 @@ pub async fn look(
         }
         here.publish.sort();
         here.own.sort();
-        if !here.local.is_empty() {
+        if here.local.iter().any(|ip| on_network(*ip)) {
             seen.insert(link.name, here);
         }
     }

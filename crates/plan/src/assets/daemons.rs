@@ -95,6 +95,8 @@ fn names(inputs: &Inputs, name: &str, config: &mut Value) {
         .map_or(name, |role| role.name());
     config["mdns"] = json!({
         "publish": name != "bootstrap",
+        // Not by the provisioning network: its addresses are lent.
+        "networks": plan.networks.machine,
         "etcd": role == Role::Master.name(),
     });
     if let Some(host) = host {

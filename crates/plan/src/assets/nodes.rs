@@ -195,8 +195,17 @@ fn builtin(config: &mut Config, inputs: &Inputs, host: &HostPlan) {
     config.unit(&METAL3.name(), &METAL3.render());
 }
 
+/// What daemons say is also on the serial console: there when nothing else of a machine can be reached.
+const JOURNAL: &str =
+    "[Journal]\nForwardToConsole=yes\nTTYPath=/dev/console\nMaxLevelConsole=info\n";
+
 fn common(inputs: &Inputs, name: &str) -> Config {
     let mut config = Config::default();
+    config.file(
+        "/etc/systemd/journald.conf.d/10-plinth-console.conf",
+        0o644,
+        JOURNAL,
+    );
     config.authority(inputs.certificate("root-ca"));
     config.user("core", &inputs.config.ssh_keys);
     config.file("/etc/plinth/netd.yaml", 0o600, daemons::netd(inputs, name));
