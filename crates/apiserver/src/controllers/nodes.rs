@@ -86,7 +86,13 @@ impl Controller for Nodes {
                 "metadata": {"resourceVersion": version}, "status": {"conditions": conditions},
             });
             let path = format!("/api/v1/nodes/{name}/status");
-            self.context.local.merge(&path, &patch).await?;
+            if let Err(refusal) = self.context.local.merge(&path, &patch).await {
+                // A store that takes nothing takes no Lease either: nobody could be heard.
+                if refusal.code >= 500 {
+                    self.heard.clear();
+                }
+                return Err(refusal);
+            }
         }
         Ok(Next::After(LOOK))
     }

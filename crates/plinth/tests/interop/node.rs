@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// An API of its own, and a node that knows where it is.
 struct Site {
     dir: TempDir,
-    _api: Process,
+    api: Option<Process>,
     node: Option<Process>,
     admin: u16,
     port: u16,
@@ -91,24 +91,29 @@ impl Site {
             config[field] = value.clone();
         }
         write("node.yaml", &config.to_string());
-        let mut command = plinth();
-        command
-            .arg("apiserver")
-            .arg("--config")
-            .arg(at("apiserver.yaml"));
-        let site = Self {
-            _api: Process::spawn(&mut command, &at("api.log")),
+        let mut site = Self {
+            api: None,
             dir,
             node: None,
             admin,
             port,
         };
-        site.until("the API to answer", || {
-            site.kubectl(&["get", "namespace", "kube-node-lease"])
+        site.start_api();
+        site
+    }
+
+    fn start_api(&mut self) {
+        let mut command = plinth();
+        command
+            .arg("apiserver")
+            .arg("--config")
+            .arg(self.path("apiserver.yaml"));
+        self.api = Some(Process::spawn(&mut command, &self.path("api.log")));
+        self.until("the API to answer", || {
+            self.kubectl(&["get", "namespace", "kube-node-lease"])
                 .status
                 .success()
         });
-        site
     }
 
     fn start_node(&mut self) {
@@ -161,6 +166,11 @@ impl Site {
         all.into_iter()
             .find(|one| one["type"] == kind)
             .unwrap_or_default()
+    }
+
+    /// When the node last gave a sign of life.
+    fn renewed(&self) -> Value {
+        self.get(&["lease", "n1", "-n", "kube-node-lease"])["spec"]["renewTime"].clone()
     }
 
     fn requests(&self) -> Vec<Value> {
@@ -344,14 +354,21 @@ fn a_node_joins_when_it_is_approved_and_mends_what_others_break() {
     );
 
     // Killed at once, it is the same node again, without anybody's help.
-    let lease = || site.get(&["lease", "n1", "-n", "kube-node-lease"])["spec"]["renewTime"].clone();
-    let before = lease();
+    let before = site.renewed();
     assert!(before.is_string());
     site.kill_node();
     site.start_node();
-    let site = site;
-    let lease = || site.get(&["lease", "n1", "-n", "kube-node-lease"])["spec"]["renewTime"].clone();
-    site.until("the Lease to be renewed", || lease() != before);
+    site.until("the Lease to be renewed", || site.renewed() != before);
+    assert_eq!(site.requests().len(), 1);
+
+    // So is the API, and the node finds it again.
+    let before = site.renewed();
+    site.api = None;
+    site.until("the node to say what it lacks", || {
+        site.status()["waits_for"].is_string()
+    });
+    site.start_api();
+    site.until("the Lease to be renewed again", || site.renewed() != before);
     assert_eq!(site.requests().len(), 1);
 
     // Labels of ours come back; taints that were taken off stay off.
