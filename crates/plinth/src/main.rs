@@ -72,12 +72,38 @@ enum Command {
     /// Stand in for an ingress router where none runs
     Router(router::Router),
     /// Care for bare metal without a cluster: the API, Ironic and the controllers in one process
+    ///
+    /// Examples:
+    ///   plinth serve --dir /var/lib/metal
+    ///   plinth serve --dir /tmp/try --fake-hardware
+    #[command(verbatim_doc_comment)]
     Serve(serve::Serve),
     /// How far things are, and what they wait for
+    ///
+    /// Without a subcommand, the cluster: its API, virtual addresses, nodes, etcd, metal3, machines and hosts.
+    ///
+    /// Examples:
+    ///   plinth status --dir lab
+    ///   plinth status --kubeconfig lab/auth/kubeconfig -o json | jq .nodes
+    #[command(verbatim_doc_comment)]
     Status(status::Status),
     /// Wait until the bootstrap or the install is complete
+    ///
+    /// Waits, and says what for whenever it changes. Ends with 0 when it came, with 6 when it did not come in time.
+    ///
+    /// Examples:
+    ///   plinth wait-for bootstrap-complete --dir lab
+    ///   plinth wait-for install-complete --kubeconfig lab/auth/kubeconfig --timeout 30m
+    #[command(verbatim_doc_comment)]
     WaitFor(wait_for::WaitFor),
     /// Collect what helps to understand a failure into one archive, at any stage of an install
+    ///
+    /// Keys, passwords and tokens stay where they are: objects come without Secrets, and fields that hold such are starred.
+    ///
+    /// Examples:
+    ///   plinth gather --dir lab
+    ///   plinth gather --dir lab -o /tmp/why.tar.gz --include /var/log/syslog
+    #[command(verbatim_doc_comment)]
     Gather(gather::Gather),
     /// The hosts that the API knows
     #[command(subcommand)]
@@ -85,6 +111,13 @@ enum Command {
     /// Show what an install would do: addresses, priorities, disks to be erased
     Plan(plan::PlanArgs),
     /// Look for what would stop an install, before any server is powered on
+    ///
+    /// Looks at BMCs, networks, names, clocks, images and this machine. Nothing is changed.
+    ///
+    /// Examples:
+    ///   plinth preflight --dir site
+    ///   plinth preflight --dir site --only vip-free --only vrid-quiet
+    #[command(verbatim_doc_comment)]
     Preflight(preflight::Preflight),
     /// Write the files of an install, stage by stage
     #[command(subcommand)]
@@ -253,13 +286,16 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 
 fn log(cli: &Cli) {
     let usual = if cli.command.is_daemon() {
-        // Whose turn it is among kube's controllers is of no use to anyone who reads the log.
-        "info,kube_runtime=warn"
+        "info"
     } else {
-        // What kube complains of is in the answers of those who ask.
-        "warn,kube_client=off"
+        "warn"
     };
-    let wanted = cli.log.as_deref().unwrap_or(usual);
+    let mut wanted = cli.log.clone().unwrap_or_else(|| usual.to_owned());
+    if wanted.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        // What kube complains of is in the answers of those who ask; whose turn it is among its controllers helps
+        // nobody. Filters may ask for it.
+        wanted += ",kube_runtime=warn,kube_client=off";
+    }
     let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new(usual));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -40,4 +40,26 @@ mod tests {
         check(&crate::Cli::command(), "", &mut silent);
         assert!(silent.is_empty(), "no description: {silent:#?}");
     }
+
+    #[test]
+    fn examples_are_shown_where_they_were_written() {
+        for path in [
+            "serve",
+            "status",
+            "status hosts",
+            "host add",
+            "wait-for",
+            "gather",
+            "preflight",
+            "lab up",
+        ] {
+            let mut command = crate::Cli::command();
+            for name in path.split(' ') {
+                let found = command.find_subcommand(name);
+                command = found.expect("it is a command").clone();
+            }
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example"), "{path}: {help}");
+        }
+    }
 }

@@ -10,13 +10,7 @@ use installer::{Dir, preflight as probes};
 
 use crate::plan::{Output, facts, warn};
 
-/// Looks at BMCs, networks, names, clocks, images and this machine. Nothing is changed.
-///
-/// Examples:
-///   plinth preflight --dir site
-///   plinth preflight --dir site --only vip-free --only vrid-quiet
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 pub struct Preflight {
     /// The install directory, which holds install-config.yaml
     #[arg(long, default_value = ".")]

@@ -10,13 +10,7 @@ use tokio::time::Instant;
 use crate::status::cluster::{Cluster, Condition};
 use crate::status::look::At;
 
-/// Waits, and says what for whenever it changes. Ends with 0 when it came, with 6 when it did not come in time.
-///
-/// Examples:
-///   plinth wait-for bootstrap-complete --dir lab
-///   plinth wait-for install-complete --kubeconfig lab/auth/kubeconfig --timeout 30m
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 pub struct WaitFor {
     /// What is waited for
     #[arg(value_enum)]

@@ -19,13 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::Instant;
 
-/// Keys, passwords and tokens stay where they are: objects come without Secrets, and fields that hold such are starred.
-///
-/// Examples:
-///   plinth gather --dir lab
-///   plinth gather --dir lab -o /tmp/why.tar.gz --include /var/log/syslog
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 pub struct Gather {
     /// The install directory
     #[arg(long, default_value = ".")]

@@ -28,25 +28,26 @@ use written::{Field, Written};
 #[derive(Subcommand)]
 pub enum Host {
     /// Add hosts: from a file, from flags, or by asking
+    ///
+    /// Each host becomes a Secret with the login of its BMC and a BareMetalHost. Everything is checked first, and all
+    /// problems are told at once; if one host cannot be added, none is.
+    ///
+    /// A file has a line of column names: name, bmc, username, password, mac, boot_mode (uefi, uefi-secure-boot or legacy),
+    /// root_device (a path such as /dev/sda, or hints such as serialNumber=ABC;minSizeGigabytes=100), online (true or
+    /// false), verify_tls (true or false), labels (key=value;key=value), description. The first three are needed.
+    ///
+    /// Passwords come from the file, from --password-file, or are asked for; never from the command line.
+    ///
+    /// Examples:
+    ///   plinth host add --from hosts.csv
+    ///   plinth host add --from hosts.csv --dry-run
+    ///   plinth host add worker-3 --bmc redfish-virtualmedia://192.0.2.13/redfish/v1/Systems/1 --username admin
+    ///   plinth host add
+    #[command(verbatim_doc_comment)]
     Add(Add),
 }
 
-/// Each host becomes a Secret with the login of its BMC and a BareMetalHost. Everything is checked first, and all
-/// problems are told at once; if one host cannot be added, none is.
-///
-/// A file has a line of column names: name, bmc, username, password, mac, boot_mode (uefi, uefi-secure-boot or legacy),
-/// root_device (a path such as /dev/sda, or hints such as serialNumber=ABC;minSizeGigabytes=100), online (true or
-/// false), verify_tls (true or false), labels (key=value;key=value), description. The first three are needed.
-///
-/// Passwords come from the file, from --password-file, or are asked for; never from the command line.
-///
-/// Examples:
-///   plinth host add --from hosts.csv
-///   plinth host add --from hosts.csv --dry-run
-///   plinth host add worker-3 --bmc redfish-virtualmedia://192.0.2.13/redfish/v1/Systems/1 --username admin
-///   plinth host add
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 pub struct Add {
     #[command(flatten)]
     way: Way,

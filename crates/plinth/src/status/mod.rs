@@ -23,13 +23,8 @@ use crate::kubernetes::{Way, answer};
 use crate::plan::Output;
 use line::Line;
 
-/// Without a subcommand, the cluster: its API, virtual addresses, nodes, etcd, metal3, machines and hosts.
-///
-/// Examples:
-///   plinth status --dir lab
-///   plinth status --kubeconfig lab/auth/kubeconfig -o json | jq .nodes
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Status {
     #[command(flatten)]
     at: look::At,
@@ -43,15 +38,16 @@ pub struct Status {
 #[derive(Subcommand)]
 enum Command {
     /// Every host: its state and step, how far it is, what it waits for, what went wrong and when it is tried again
+    ///
+    /// Examples:
+    ///   plinth status hosts --kubeconfig /var/lib/metal/kubeconfig
+    ///   plinth status hosts --watch
+    ///   plinth status hosts -A -o json | jq '.[] | select(.error)'
+    #[command(verbatim_doc_comment)]
     Hosts(Hosts),
 }
 
-/// Examples:
-///   plinth status hosts --kubeconfig /var/lib/metal/kubeconfig
-///   plinth status hosts --watch
-///   plinth status hosts -A -o json | jq '.[] | select(.error)'
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 pub struct Hosts {
     #[command(flatten)]
     way: Way,
