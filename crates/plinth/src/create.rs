@@ -277,6 +277,12 @@ mod tests {
             .replace("interface: \"\"", "interface: eno1")
     }
 
+    fn with_ca(text: &str, dir: &Path) -> String {
+        let ca = dir.join("root-ca.crt");
+        std::fs::write(&ca, "").unwrap();
+        text.replace("/etc/plinth/pki/root-ca.crt", &ca.display().to_string())
+    }
+
     #[test]
     fn every_daemon_accepts_the_configuration_that_is_made_for_it() {
         for example in EXAMPLES {
@@ -310,7 +316,8 @@ mod tests {
                     "ironic.yaml" => ::ironic::config::Config::parse(&with_link(text), at)
                         .map(drop)
                         .map_err(|e| e.to_string()),
-                    "mcs.yaml" => ::mcs::Config::parse(text, at)
+                    // It reads who is believed, which is on the node.
+                    "mcs.yaml" => ::mcs::Config::parse(&with_ca(text, temp.path()), at)
                         .map(drop)
                         .map_err(|e| e.to_string()),
                     "apiserver.yaml" => ::apiserver::Config::parse(text, at)
