@@ -8,13 +8,14 @@
 //! What is here may be a moment old. Nothing is changed on its word alone: every change names the version it is of.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crd::host::SECRET_LABEL;
 use crd::{
     BareMetalHost, DataImage, HardwareData, HostFirmwareComponents, HostFirmwareSettings,
     HostUpdatePolicy, Machine, PreprovisioningImage,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -24,13 +25,15 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::context::{Config, watched};
 
 /// Hosts to look at because of something that belongs to them. Watches pause while this many wait.
 pub type Touched = mpsc::Receiver<ObjectRef<BareMetalHost>>;
 const WAITING: usize = 1024;
+/// Between words on a kind that cannot be seen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub struct Cache {
@@ -75,19 +78,37 @@ impl Cache {
         (cache, touched)
     }
 
-    /// Until all of them were seen once.
+    /// Until all of them were seen once; says for which it waits.
     pub async fn ready(&self) {
-        // An error says that the stream ended, and then so does everything else.
-        _ = self.hosts.wait_until_ready().await;
-        _ = self.machines.wait_until_ready().await;
-        _ = self.nodes.wait_until_ready().await;
-        _ = self.secrets.wait_until_ready().await;
-        _ = self.hardware.wait_until_ready().await;
-        _ = self.settings.wait_until_ready().await;
-        _ = self.components.wait_until_ready().await;
-        _ = self.policies.wait_until_ready().await;
-        _ = self.data_images.wait_until_ready().await;
-        _ = self.images.wait_until_ready().await;
+        for (kind, mut seen) in [
+            ("BareMetalHost", self.hosts.wait_until_ready().boxed()),
+            ("Machine", self.machines.wait_until_ready().boxed()),
+            ("Node", self.nodes.wait_until_ready().boxed()),
+            ("Secret", self.secrets.wait_until_ready().boxed()),
+            ("HardwareData", self.hardware.wait_until_ready().boxed()),
+            (
+                "HostFirmwareSettings",
+                self.settings.wait_until_ready().boxed(),
+            ),
+            (
+                "HostFirmwareComponents",
+                self.components.wait_until_ready().boxed(),
+            ),
+            ("HostUpdatePolicy", self.policies.wait_until_ready().boxed()),
+            ("DataImage", self.data_images.wait_until_ready().boxed()),
+            (
+                "PreprovisioningImage",
+                self.images.wait_until_ready().boxed(),
+            ),
+        ] {
+            // An error says that the stream ended, and then so does everything else.
+            while tokio::time::timeout(PATIENCE, &mut seen).await.is_err() {
+                warn!(
+                    kind,
+                    "waits to see what there is of a kind: is it defined, and may we list it?"
+                );
+            }
+        }
     }
 
     /// One object by its name.

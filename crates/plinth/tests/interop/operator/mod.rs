@@ -2,6 +2,7 @@
 //! own Ironic and over the original.
 
 mod belongings;
+mod changes;
 mod hosts;
 mod original;
 mod site;
@@ -63,6 +64,14 @@ fn whole_life(mut site: Site) {
     assert!(site.get("hardwaredata", "h1")["spec"]["hardware"].is_object());
     site.until("the power to be on", || {
         site.get("bmh", "h1")["status"]["poweredOn"] == true
+    });
+
+    // A new password is taken up at once, long before the next look.
+    let other = r#"{"data":{"password":"b3RoZXI="}}"#;
+    site.must(&["patch", "secret", "h1-bmc", "--type=merge", "-p", other]);
+    let version = site.get("secret", "h1-bmc")["metadata"]["resourceVersion"].clone();
+    site.until("the new password to be tried", || {
+        site.get("bmh", "h1")["status"]["triedCredentials"]["credentialsVersion"] == version
     });
 
     site.must(&["patch", "bmh", "h1", "--type=merge", "-p", IMAGE]);
