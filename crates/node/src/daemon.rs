@@ -229,7 +229,9 @@ impl Worker<'_> {
             let conditions = checked.borrow_and_update().clone();
             let news = conditions != self.desired.conditions;
             let due = Instant::now() >= beat_at || (news && beat_failures == 0);
-            if due && !conditions.is_empty() && self.is_somebody() {
+            // Without a certificate, or before the first look at this machine, there is nothing to say.
+            let speaks = self.is_somebody() && !conditions.is_empty();
+            if due && speaks {
                 self.desired.conditions = conditions;
                 beat_failures = match self.beat().await {
                     Ok(()) => 0,
@@ -245,7 +247,7 @@ impl Worker<'_> {
                 };
                 beat_at = Instant::now() + again;
             }
-            let next = if self.is_somebody() {
+            let next = if speaks {
                 beat_at.min(identify_at)
             } else {
                 identify_at
