@@ -182,17 +182,15 @@ impl Handle {
 /// Swaps the names in when addresses or members change.
 async fn follow(desk: Arc<Desk>, config: Dns, mut feed: Feed) {
     loop {
-        let changed = tokio::select! {
-            changed = feed.vips.changed() => changed,
-            changed = feed.members.changed() => changed,
-        };
+        // One that tells us nothing more is not waited for; what it told stays.
+        tokio::select! {
+            Ok(()) = feed.vips.changed() => {}
+            Ok(()) = feed.members.changed() => {}
+            else => return std::future::pending().await,
+        }
         match names(&config, &feed) {
             Ok(names) => desk.set_names(names),
             Err(error) => tracing::error!(%error, "the names stay as they were"),
-        }
-        // Who told us has ended: what we know stays.
-        if changed.is_err() {
-            return std::future::pending().await;
         }
     }
 }

@@ -140,6 +140,32 @@ fn without_descriptors_clients_are_refused_and_the_others_are_served() {
     );
 }
 
+/// As on a bootstrap node: it says nothing of itself, and its programs find the others by name.
+#[test]
+fn a_node_that_speaks_on_the_link_is_known_by_name_elsewhere() {
+    let rack = Rack::new(2);
+    let _one = Daemon::on(
+        &rack,
+        0,
+        "cluster: c1\nmdns: {host: master-0, etcd: true}\n",
+        None,
+    );
+    let looks = "cluster: c1\nmdns: {publish: false, networks: [192.0.2.0/24]}\n\
+        dns: {listen: [127.0.0.1], domain: c1.test, api: [192.0.2.100], etcd_minimum: 1, authoritative: true}\n";
+    let _other = Daemon::on(&rack, 1, looks, None);
+    wait("its name is answered", || {
+        let mut dig = rack.hosts[1].command("dig");
+        dig.args([
+            "+short",
+            "+time=1",
+            "+tries=1",
+            "@127.0.0.1",
+            "master-0.c1.test",
+        ]);
+        text(&dig.output().unwrap()).trim() == "192.0.2.10"
+    });
+}
+
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -154,14 +180,18 @@ struct Daemon<'a> {
 impl<'a> Daemon<'a> {
     /// On node 0, perhaps with few file descriptors.
     fn new(rack: &'a Rack, text: &str, descriptors: Option<usize>) -> Self {
+        Self::on(rack, 0, text, descriptors)
+    }
+
+    fn on(rack: &'a Rack, node: usize, text: &str, descriptors: Option<usize>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("netd.yaml");
         std::fs::write(&config, text).unwrap();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let mut command = match descriptors {
-            None => rack.hosts[0].command(PLINTH),
+            None => rack.hosts[node].command(PLINTH),
             Some(count) => {
-                let mut limited = rack.hosts[0].command("prlimit");
+                let mut limited = rack.hosts[node].command("prlimit");
                 limited.arg(format!("--nofile={count}:{count}")).arg(PLINTH);
                 limited
             }
