@@ -9,6 +9,7 @@ use std::time::Duration;
 use linux::netlink::Netlink;
 use linux::netns::{self, Namespace};
 use protocols::dhcp::server::{Config as DhcpConfig, Known};
+use protocols::dns::Data;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -20,6 +21,7 @@ use crate::certificate::{self, Authority};
 use crate::control::{self, Answer, Request, ServerFault};
 use crate::fault::{Faults, Kind as FaultKind, Order};
 use crate::hardware::Network;
+use crate::install_config;
 use crate::network;
 use crate::port::{self, Port};
 use crate::rack::{Kind, Place, Rack};
@@ -398,6 +400,16 @@ fn lease(lease: protocols::dhcp::server::Lease) -> status::Lease {
     }
 }
 
+/// What an operator registers for a cluster before installing it: the names that the world finds it by.
+fn cluster_names(rack: &Rack) -> Vec<(String, Data)> {
+    let domain = format!("{}.{}", rack.name, rack.site.domain);
+    let vips = install_config::vips(rack.site.subnet);
+    vec![
+        (format!("api.{domain}"), Data::A(vips.api)),
+        (format!("*.apps.{domain}"), Data::A(vips.ingress)),
+    ]
+}
+
 /// Servers are known to the site by name, as an organisation would register them; addresses come from the pool.
 fn site_config(rack: &Rack, dir: &Dir) -> site::Config {
     let Rack { site, places, .. } = rack;
@@ -420,7 +432,7 @@ fn site_config(rack: &Rack, dir: &Dir) -> site::Config {
     let dns = DnsConfig {
         address: site.router,
         domain: site.domain.clone(),
-        records: vec![],
+        records: cluster_names(rack),
         upstreams: site.dns_upstreams.clone(),
     };
     site::Config {

@@ -45,6 +45,21 @@ pub enum Error {
 const API_VIP: u32 = 5;
 const INGRESS_VIP: u32 = 6;
 
+/// The addresses of the cluster on the lab's network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vips {
+    pub api: Ipv4Addr,
+    pub ingress: Ipv4Addr,
+}
+
+pub fn vips(subnet: Ipv4Net) -> Vips {
+    let nth = |n: u32| Ipv4Addr::from(u32::from(subnet.network()) + n);
+    Vips {
+        api: nth(API_VIP),
+        ingress: nth(INGRESS_VIP),
+    }
+}
+
 /// Writes it. Servers beyond the wish are workers that nobody has asked for yet.
 pub fn render(lab: &Status, wish: Wish) -> Result<String, Error> {
     let Wish {
@@ -64,8 +79,7 @@ pub fn render(lab: &Status, wish: Wish) -> Result<String, Error> {
         .subnet
         .parse()
         .map_err(|_| Error::Subnet(lab.site.subnet.clone()))?;
-    let vip = |n: u32| Ipv4Addr::from(u32::from(subnet.network()) + n);
-    let (api, ingress) = (vip(API_VIP), vip(INGRESS_VIP));
+    let Vips { api, ingress } = vips(subnet);
     let provisioning = match mode {
         Mode::Pxe => {
             "    provisioningNetwork: Managed\n    provisioningNetworkCIDR: 172.22.0.0/24\n    provisioningBridge: provisioning\n"

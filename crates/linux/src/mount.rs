@@ -20,6 +20,14 @@ pub enum Error {
         fstype: String,
         source: io::Error,
     },
+    #[error("could not have mounts of one's own")]
+    Own { source: io::Error },
+    #[error("could not put {} in the place of {}", with.display(), path.display())]
+    Replace {
+        path: PathBuf,
+        with: PathBuf,
+        source: io::Error,
+    },
     #[error("could not unmount {}", path.display())]
     Unmount { path: PathBuf, source: io::Error },
     #[error("could not read the mount table")]
@@ -113,6 +121,25 @@ pub fn system() -> Result<(), Error> {
 }
 
 /// Unmounts; a path that is no mount point is fine. With `detach`, at once, and busy files later.
+/// For this process and those it starts, `path` is the file `with`; nobody else sees it.
+pub fn replace_file(path: &Path, with: &Path) -> Result<(), Error> {
+    let own = |errno: Errno| Error::Own {
+        source: errno.into(),
+    };
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).map_err(own)?;
+    let (nothing, all) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+    nix::mount::mount(nothing, "/", nothing, all, nothing).map_err(own)?;
+    let replace = |source| Error::Replace {
+        path: path.to_owned(),
+        with: with.to_owned(),
+        source,
+    };
+    // A link leads to the file that is read.
+    let whole = fs::canonicalize(path).map_err(replace)?;
+    nix::mount::mount(Some(with), &whole, nothing, MsFlags::MS_BIND, nothing)
+        .map_err(|errno| replace(errno.into()))
+}
+
 pub fn unmount(path: &Path, detach: bool) -> Result<(), Error> {
     let flags = if detach {
         MntFlags::MNT_DETACH

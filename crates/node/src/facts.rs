@@ -60,7 +60,11 @@ pub fn capacity(root: &Path, state: &Path) -> BTreeMap<String, Quantity> {
 
 /// The host's name, unless it is none.
 pub fn host_name(root: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(root.join("proc/sys/kernel/hostname")).ok()?;
+    usable_name(&std::fs::read_to_string(root.join("proc/sys/kernel/hostname")).ok()?)
+}
+
+/// What a file says a host is called, unless that is nothing.
+pub fn usable_name(text: &str) -> Option<String> {
     let name = text.trim().to_ascii_lowercase();
     let none = ["", "(none)", "localhost", "localhost.localdomain"];
     (!none.contains(&name.as_str())).then_some(name)

@@ -61,7 +61,7 @@ fn worker(machine: &Machine, host: Option<&BareMetalHost>, nodes: &[Node]) -> Wo
         .iter()
         .filter(|it| it.type_ == "Progressing");
     let told = progress.next().map(|told| Waiting::parse(&told.message));
-    let state = status.provisioning.state.to_string();
+    let state = status.provisioning.state.clone();
     let told = told.unwrap_or_default();
     let doing = match told.what.as_str() {
         "" if state == "provisioned" => "its node to join".to_owned(),

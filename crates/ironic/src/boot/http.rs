@@ -27,7 +27,7 @@ async fn get(State(shelf): State<Shelf>, request: Request) -> Response {
         return refusal;
     }
     let name = decode(request.uri().path());
-    from_shelf(shelf, name, request, None).await
+    from_shelves(vec![shelf], name, request, None).await
 }
 
 /// Anything but reading is refused.
@@ -45,13 +45,24 @@ pub fn refuse_method(request: &Request) -> Option<Response> {
 }
 
 /// A file of the shelf, by its decoded name.
-pub async fn from_shelf(
-    shelf: Shelf,
+/// From the first that has it.
+pub async fn from_shelves(
+    shelves: Vec<Shelf>,
     name: String,
     request: Request,
     watch: Option<Watch>,
 ) -> Response {
-    let found = tokio::task::spawn_blocking(move || shelf.open(&name)).await;
+    let find = move || {
+        let mut found = Err(shelf::Error::NotFound(name.clone()));
+        for shelf in shelves {
+            found = shelf.open(&name);
+            if !matches!(found, Err(shelf::Error::NotFound(_))) {
+                break;
+            }
+        }
+        found
+    };
+    let found = tokio::task::spawn_blocking(find).await;
     match found {
         Ok(Ok(item)) => answer(&request, item, watch),
         Ok(Err(error)) => refuse(&error),

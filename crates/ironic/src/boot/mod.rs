@@ -299,7 +299,10 @@ impl Service {
             store: Arc::clone(&store),
             settings: current.clone(),
             loaders: loaders.clone(),
-            images: Shelf::new(images),
+            images: std::iter::once(images)
+                .chain(config.deploy.public_images.clone())
+                .map(Shelf::new)
+                .collect(),
             sightings: sightings.clone(),
             discs: media::Discs::default(),
         };

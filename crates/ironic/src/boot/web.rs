@@ -36,7 +36,8 @@ pub struct Web {
     pub store: Arc<Store>,
     pub settings: Current,
     pub loaders: Shelf,
-    pub images: Shelf,
+    /// The first that has it.
+    pub images: Vec<Shelf>,
     pub sightings: Sightings,
     pub discs: Discs,
 }
@@ -137,7 +138,7 @@ async fn file(State(web): State<Web>, request: Request) -> Response {
         }
         ["images", rest @ ..] => {
             let name = rest.join("/");
-            http::from_shelf(web.images.clone(), name, request, None).await
+            http::from_shelves(web.images.clone(), name, request, None).await
         }
         rest => {
             let name = rest.join("/");
@@ -151,7 +152,7 @@ async fn file(State(web): State<Web>, request: Request) -> Response {
                 });
                 watch
             });
-            http::from_shelf(web.loaders.clone(), name, request, watch).await
+            http::from_shelves(vec![web.loaders.clone()], name, request, watch).await
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Settings {
     /// Where agents find them: the address of the boot files' HTTP server, and `/images`.
     pub images_url: Option<String>,
     pub images_max_gib: u64,
+    /// Directories whose files anybody may fetch by name, beside our images.
+    pub public_images: Vec<PathBuf>,
     /// Directories that `file://` images may come from.
     pub image_directories: Vec<PathBuf>,
     /// Whole disks are overwritten before a host is used again; hours for large ones.
@@ -68,6 +70,7 @@ impl Default for Settings {
             images: None,
             images_url: None,
             images_max_gib: 64,
+            public_images: Vec::new(),
             image_directories: Vec::new(),
             erase_devices_priority: 0,
             erase_devices_metadata_priority: 10,

@@ -1,7 +1,7 @@
 //! A host's name, from its config drive.
 //!
 //! A worker's configuration is the same for all of its pool; who it is stands in `meta_data.json` of the config drive
-//! that it was provisioned with. A host that has a name keeps it.
+//! that it was provisioned with. A name in the host's own file is kept; one that DHCP lent it gives way.
 
 mod drive;
 
@@ -37,13 +37,17 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Sets the kernel's name and the file that outlives a reboot, unless the host has a name.
+/// Sets the kernel's name and the file that outlives a reboot, unless that file has a name.
 pub fn set(root: &Path, etc_hostname: &Path) -> Result<Outcome, Error> {
-    if let Some(name) = facts::host_name(root) {
+    let written = std::fs::read_to_string(etc_hostname).unwrap_or_default();
+    if let Some(name) = facts::usable_name(&written) {
         return Ok(Outcome::Kept(name));
     }
     let Some(meta_data) = drive::meta_data(root)? else {
-        return Ok(Outcome::Unknown);
+        return Ok(match facts::host_name(root) {
+            Some(lent) => Outcome::Kept(lent),
+            None => Outcome::Unknown,
+        });
     };
     let name = parse(&meta_data).map_err(Error::NoName)?;
     let write = |path: PathBuf| {
@@ -188,10 +192,19 @@ mod tests {
         let error = named(root.path()).expect_err("it names nobody");
         assert!(matches!(error, Error::NoName(_)), "{error}");
         assert!(!root.path().join("hostname").exists());
-        let root = host("mine", &[("sr0", r#"{"name": "other"}"#)]);
-        assert_eq!(
-            named(root.path()).expect("nothing to do"),
-            Outcome::Kept("mine".into())
-        );
+        let root = host("lent", &[]);
+        let kept = named(root.path()).expect("nothing to do");
+        assert_eq!(kept, Outcome::Kept("lent".into()));
+    }
+
+    #[test]
+    fn a_name_of_its_own_is_kept_and_one_from_dhcp_gives_way() {
+        let root = host("lent", &[("sr0", r#"{"name": "other"}"#)]);
+        std::fs::write(root.path().join("hostname"), "mine\n").expect("a file");
+        let kept = named(root.path()).expect("nothing to do");
+        assert_eq!(kept, Outcome::Kept("mine".into()));
+        std::fs::write(root.path().join("hostname"), "localhost\n").expect("a file");
+        let set = named(root.path()).expect("it has a drive");
+        assert_eq!(set, Outcome::Set("other".into()));
     }
 }

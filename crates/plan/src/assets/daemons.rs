@@ -148,6 +148,12 @@ fn balancers(inputs: &Inputs) -> Value {
     if inputs.plan.cluster.payload == Payload::Builtin {
         // On one master at a time; agents find it wherever it is.
         all.push(listener("ironic", "balancer-ironic", "/"));
+        if inputs.plan.provisioning.mode == Mode::Disabled {
+            // With a provisioning network images are at its address.
+            let mut images = listener("boot-http", "balancer-boot-http", "/");
+            images["check"] = json!({"tcp": true});
+            all.push(images);
+        }
     }
     all.into()
 }
@@ -225,6 +231,9 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
             Some(IpAddr::V6(vip)) => json!(format!("https://[{vip}]:{}", ports["ironic"])),
             None => Value::Null,
         };
+    }
+    if master.is_some() {
+        config["deploy"]["public_images"] = json!([format!("{}/images", payload::MOUNT)]);
     }
     let boot = match master {
         None => bootstrap_boot(inputs),

@@ -16,9 +16,10 @@ pub fn bootstrap(inputs: &Inputs) -> String {
     render(inputs, "bootstrap", "api-int")
 }
 
-/// For those who care for hosts.
+/// For those who care for hosts, on a master: by its own API server, whoever has the virtual address. Where that server
+/// is down another master takes over.
 pub fn metal3(inputs: &Inputs) -> String {
-    render(inputs, "metal3", "api-int")
+    at(inputs, "metal3", "localhost")
 }
 
 /// For a node that has no identity yet.
@@ -27,13 +28,18 @@ pub fn node(inputs: &Inputs) -> String {
 }
 
 fn render(inputs: &Inputs, user: &str, endpoint: &str) -> String {
+    let host = format!("{endpoint}.{}", inputs.plan.cluster.domain);
+    at(inputs, user, &host)
+}
+
+fn at(inputs: &Inputs, user: &str, host: &str) -> String {
     let cluster = &inputs.plan.cluster;
     let encode = |text: &str| STANDARD.encode(text);
     yaml(&json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": cluster.name, "cluster": {
-            "server": format!("https://{endpoint}.{}:{}", cluster.domain, inputs.plan.ports["api"]),
+            "server": format!("https://{host}:{}", inputs.plan.ports["api"]),
             "certificate-authority-data": encode(inputs.certificate("kube-ca")),
         }}],
         "users": [{"name": user, "user": {

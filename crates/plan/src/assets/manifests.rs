@@ -374,8 +374,16 @@ fn machine_set(inputs: &Inputs) -> Value {
 
 fn provider_spec(inputs: &Inputs, role: &str) -> Value {
     // From the cluster's own store, which every master has; nothing outside is needed to add a worker.
-    let url = format!("file://{}", payload::os_path(inputs));
-    let sum = inputs.plan.images.cluster_os.sha256.clone();
+    let at = inputs.plan.provisioning.cluster_ip;
+    let host = match at.or(inputs.plan.api_vips().first().copied()) {
+        Some(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
+        Some(std::net::IpAddr::V4(ip)) => ip.to_string(),
+        None => format!("api-int.{}", inputs.plan.cluster.domain),
+    };
+    let image = &inputs.plan.images.cluster_os;
+    let name = payload::os_image(&image.source);
+    let url = format!("http://{host}:{}/{name}", inputs.plan.ports["boot-http"]);
+    let sum = image.sha256.clone();
     let image = json!({"checksum": sum.unwrap_or_else(|| format!("{url}.sha256sum")), "url": url});
     json!({
         "apiVersion": "baremetal.cluster.k8s.io/v1alpha1", "kind": "BareMetalMachineProviderSpec",

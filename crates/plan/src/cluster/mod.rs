@@ -151,13 +151,16 @@ pub const OS_IMAGE: &str = "cache:os";
 pub const RAMDISK: &str = "cache:ramdisk";
 
 /// Names on the borders of the programs.
-pub const PORTS: [(&str, u16); 14] = [
+pub const PORTS: [(&str, u16); 17] = [
     ("api", 6443),
     ("mcs", 22623),
     ("balancer", 9445),
     ("balancer-mcs", 9446),
     ("balancer-ironic", 9447),
+    ("balancer-boot-http", 9448),
     ("netd-admin", 29445),
+    ("node-admin", 29446),
+    ("metal3-admin", 29447),
     ("ironic", 6385),
     ("boot-http", 6180),
     ("virtual-media", 6183),

@@ -61,7 +61,7 @@ pub enum Command {
     /// Break something on purpose, see what is broken, mend it
     #[command(subcommand)]
     Fault(fault::Command),
-    /// Run a command inside the lab's network namespace, where the BMCs answer
+    /// Run a command inside the lab's network, where the BMCs and the cluster's names are
     ///
     /// Example: plinth lab exec -- curl -k https://10.120.0.10/redfish/v1/
     #[command(verbatim_doc_comment)]
@@ -300,6 +300,12 @@ fn exec(at: &At, command: &[String]) -> Result<()> {
     };
     let namespace = linux::netns::Namespace::open(&record.rack.namespace)?;
     namespace.enter()?;
+    // Names are those of the lab's site.
+    let names = dir.path().join("resolv.conf");
+    let site = &record.rack.site;
+    let text = format!("nameserver {}\nsearch {}\n", site.router, site.domain);
+    std::fs::write(&names, text).with_context(|| format!("write {}", names.display()))?;
+    linux::mount::replace_file(std::path::Path::new("/etc/resolv.conf"), &names)?;
     let (program, args) = command.split_first().expect("clap requires one");
     let error = std::process::Command::new(program).args(args).exec();
     Err(error).with_context(|| format!("run {program}"))
