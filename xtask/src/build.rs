@@ -53,7 +53,7 @@ pub fn lab(args: &[String]) -> Result<()> {
     agent()?;
     let plinth = plinth()?;
     let mut up = as_root(&plinth)?;
-    up.args(["lab", "up"]).args(args);
+    up.args(["lab", "up", "--rack-only"]).args(args);
     up.env("PLINTH_AGENT", agent_binary());
     sh::run(&mut up)
 }

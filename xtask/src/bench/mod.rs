@@ -15,6 +15,7 @@ mod dns;
 mod hosts;
 mod http;
 mod image;
+mod install;
 mod ironic;
 mod lb;
 mod place;
@@ -62,6 +63,8 @@ pub enum Name {
     Api,
     /// `plinth plan` of 500 hosts
     Plan,
+    /// The lab's default cluster installed, phase by phase
+    Install,
 }
 
 impl Name {
@@ -79,6 +82,7 @@ impl Name {
             Self::Hosts => "hosts",
             Self::Api => "api",
             Self::Plan => "plan",
+            Self::Install => "install",
         }
     }
 }
@@ -113,7 +117,9 @@ pub fn run(name: Name, servers: Option<usize>) -> Result<()> {
     prepare(name)?;
     match name {
         // The lab makes its own namespaces.
-        Name::Sim | Name::Provision | Name::Hosts | Name::Plan => measure(name, servers),
+        Name::Sim | Name::Provision | Name::Hosts | Name::Plan | Name::Install => {
+            measure(name, servers)
+        }
         Name::Ironic
         | Name::Tftp
         | Name::Dhcp
@@ -140,6 +146,10 @@ fn prepare(name: Name) -> Result<()> {
         | Name::Provision
         | Name::Hosts
         | Name::Plan => {}
+        Name::Install => {
+            build::plinth()?;
+            return install::prepare();
+        }
     }
     build::plinth().map(drop)
 }
@@ -158,6 +168,7 @@ fn measure(name: Name, servers: Option<usize>) -> Result<()> {
         Name::Hosts => hosts::run(servers.unwrap_or(hosts::SERVERS)),
         Name::Api => api::run(),
         Name::Plan => plan::run(),
+        Name::Install => install::run(),
     }
 }
 

@@ -44,8 +44,7 @@ pub fn refuse_method(request: &Request) -> Option<Response> {
     Some(refusal.into_response())
 }
 
-/// A file of the shelf, by its decoded name.
-/// From the first that has it.
+/// A file by its decoded name, from the first shelf that has it.
 pub async fn from_shelves(
     shelves: Vec<Shelf>,
     name: String,

@@ -5,6 +5,5 @@
 mod harness;
 
 mod deploy;
-mod install;
 mod rack;
 mod serve;
