@@ -96,6 +96,8 @@ pub enum Error {
     Undead(u32),
 }
 
+const RESOLV_CONF: &str = "resolv.conf";
+
 impl Dir {
     pub fn new(path: &Path) -> Result<Self, Error> {
         let path = std::path::absolute(path).map_err(|source| Error::File {
@@ -136,6 +138,16 @@ impl Dir {
 
     pub fn console(&self, name: &str) -> PathBuf {
         self.server(name).join("console.log")
+    }
+
+    /// The install directory of the cluster on the lab's rack.
+    pub fn site(&self) -> PathBuf {
+        self.0.join("site")
+    }
+
+    /// For programs that run inside the lab.
+    pub fn resolv_conf(&self) -> PathBuf {
+        self.0.join(RESOLV_CONF)
     }
 
     fn record_file(&self) -> PathBuf {
@@ -208,11 +220,13 @@ impl Dir {
             "ca.pem",
             "leases.redb",
             "leases.redb.log",
+            RESOLV_CONF,
             "lab.json.new",
             "lab.json",
         ];
-        let servers = self.0.join("servers");
-        errors.extend(gone(fs::remove_dir_all(&servers), &servers));
+        for dir in [self.0.join("servers"), self.site()] {
+            errors.extend(gone(fs::remove_dir_all(&dir), &dir));
+        }
         for name in files {
             let path = self.0.join(name);
             errors.extend(gone(fs::remove_file(&path), &path));

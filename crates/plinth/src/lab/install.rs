@@ -64,19 +64,19 @@ impl Wish {
 }
 
 /// The install directory of a lab's cluster.
-fn site(at: &At) -> PathBuf {
-    at.dir.join("site")
+fn site(at: &At) -> Result<PathBuf> {
+    Ok(at.dir()?.site())
 }
 
 /// Whether there is a lab whose install was begun.
 pub fn goes_on(at: &At) -> Result<bool> {
     let living = matches!(at.dir()?.look().map_err(up::Error::from)?, Found::Living(_));
-    Ok(living && site(at).exists())
+    Ok(living && site(at)?.exists())
 }
 
 /// Installs, or goes on installing, and says what one can do with it.
 pub fn run(at: &At, wish: &Wish) -> Result<()> {
-    let site = site(at);
+    let site = site(at)?;
     let config = site.join("install-config.yaml");
     if !config.exists() {
         fs::create_dir_all(&site).with_context(|| format!("make {}", site.display()))?;
@@ -117,7 +117,7 @@ fn tell(at: &At, site: &std::path::Path) {
 
 /// Ends what an install has running beside the rack.
 pub fn forget(at: &At) -> Result<()> {
-    let site = site(at);
+    let site = site(at)?;
     if !site.exists() {
         return Ok(());
     }

@@ -301,7 +301,7 @@ fn exec(at: &At, command: &[String]) -> Result<()> {
     let namespace = linux::netns::Namespace::open(&record.rack.namespace)?;
     namespace.enter()?;
     // Names are those of the lab's site.
-    let names = dir.path().join("resolv.conf");
+    let names = dir.resolv_conf();
     let site = &record.rack.site;
     let text = format!("nameserver {}\nsearch {}\n", site.router, site.domain);
     std::fs::write(&names, text).with_context(|| format!("write {}", names.display()))?;
