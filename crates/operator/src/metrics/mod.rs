@@ -19,7 +19,7 @@ use family::{Family, Kind};
 /// One for all controllers, and for as long as the process is.
 #[derive(Default)]
 pub struct Metrics {
-    counted: Mutex<BTreeMap<(Family, Labels), Value>>,
+    counted: Mutex<BTreeMap<(Family, Labels), Measured>>,
     /// While there are controllers.
     cache: Mutex<Option<Cache>>,
 }
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Metrics {
 
 type Labels = Vec<(&'static str, String)>;
 
-enum Value {
+enum Measured {
     Count(u64),
     Histogram(Histogram),
 }
@@ -194,21 +194,21 @@ impl Metrics {
         ] {
             family.head(text);
             for (value, count) in counts {
-                render(text, family, &vec![(label, value)], &Value::Count(count));
+                render(text, family, &vec![(label, value)], &Measured::Count(count));
             }
         }
     }
 }
 
 impl Metrics {
-    fn counted(&self) -> MutexGuard<'_, BTreeMap<(Family, Labels), Value>> {
+    fn counted(&self) -> MutexGuard<'_, BTreeMap<(Family, Labels), Measured>> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, family: Family, labels: Labels) {
         let mut counted = self.counted();
-        let value = counted.entry((family, labels)).or_insert(Value::Count(0));
-        if let Value::Count(count) = value {
+        let value = counted.entry((family, labels)).or_insert(Measured::Count(0));
+        if let Measured::Count(count) = value {
             *count += 1;
         }
     }
@@ -219,13 +219,13 @@ impl Metrics {
         };
         let mut counted = self.counted();
         let empty = || {
-            Value::Histogram(Histogram {
+            Measured::Histogram(Histogram {
                 within: vec![0; buckets.len()],
                 ..Histogram::default()
             })
         };
         let value = counted.entry((family, labels)).or_insert_with(empty);
-        if let Value::Histogram(histogram) = value {
+        if let Measured::Histogram(histogram) = value {
             let seconds = took.as_secs_f64();
             for (bucket, within) in buckets.iter().zip(&mut histogram.within) {
                 if seconds <= *bucket {
@@ -253,11 +253,11 @@ fn word(value: impl Serialize) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn render(text: &mut String, family: Family, labels: &Labels, value: &Value) {
+fn render(text: &mut String, family: Family, labels: &Labels, value: &Measured) {
     let name = family.name();
     match value {
-        Value::Count(count) => line(text, name, labels, None, &count.to_string()),
-        Value::Histogram(histogram) => {
+        Measured::Count(count) => line(text, name, labels, None, &count.to_string()),
+        Measured::Histogram(histogram) => {
             let bucket = format!("{name}_bucket");
             if let Kind::Histogram(buckets) = family.kind() {
                 for (limit, within) in buckets.iter().zip(&histogram.within) {

@@ -161,10 +161,12 @@ fn name(text: &str) -> Result<&str, String> {
 }
 
 fn bmc(text: &str) -> Result<BmcAddress, String> {
-    needed(text)?.parse().map_err(|error| match error {
+    needed(text)?.parse().map_err(|error| {
         // Whoever writes a login there has written a password.
-        model::BmcAddressError::Credentials => error.to_string(),
-        _ => format!("{text:?}: {error}"),
+        if matches!(error, model::BmcAddressError::Credentials) {
+            return error.to_string();
+        }
+        format!("{text:?}: {error}")
     })
 }
 
