@@ -207,7 +207,9 @@ impl Metrics {
 
     fn count(&self, family: Family, labels: Labels) {
         let mut counted = self.counted();
-        let value = counted.entry((family, labels)).or_insert(Measured::Count(0));
+        let value = counted
+            .entry((family, labels))
+            .or_insert(Measured::Count(0));
         if let Measured::Count(count) = value {
             *count += 1;
         }
