@@ -109,7 +109,7 @@ fn tell(at: &At, site: &std::path::Path) {
          \x20 export KUBECONFIG={kubeconfig}\n\
          \x20 {inside} kubectl get nodes,bmh,machines -A\n\
          \x20 {inside} kubectl scale machineset --all --replicas 2 -n openshift-machine-api\n\
-         \x20 plinth lab power master-0's server off --dir {dir}     # plinth lab status names them\n\
+         \x20 plinth lab power server-0 off --dir {dir}     # master-0; the API's address moves\n\
          \x20 plinth lab down --dir {dir}",
         kubeconfig = kubeconfig.display(),
     );
