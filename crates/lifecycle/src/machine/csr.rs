@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::view::{AddressKind, Machine, NodeSeen};
+use super::link::names;
+use super::view::{Machine, NodeSeen};
 
 /// A CertificateSigningRequest, its own request already taken apart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -186,20 +187,6 @@ fn usages(request: &Request, auth: &str) -> bool {
 }
 
 /// By an address of the Machine, or by its host's name, which is what a node calls itself without DHCP's help.
-fn names(machine: &Machine, name: &str) -> bool {
-    let addresses = &machine.status.addresses;
-    let by_address = addresses.iter().any(|seen| {
-        matches!(
-            seen.kind,
-            AddressKind::Hostname | AddressKind::InternalDns | AddressKind::ExternalDns
-        ) && seen.address == name
-    });
-    let host = machine.annotations.get(super::HOST_ANNOTATION);
-    let by_host = host
-        .and_then(|text| text.split_once('/'))
-        .is_some_and(|(_, host)| host == name);
-    by_address || by_host
-}
 
 fn approve(reason: impl Into<String>) -> Verdict {
     Verdict::Approve {

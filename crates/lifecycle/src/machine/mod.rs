@@ -21,7 +21,7 @@ mod tests;
 mod view;
 
 pub use choose::is_free;
-pub use link::{Link, link};
+pub use link::{Link, link, may_be};
 pub use next::next;
 pub use provider::{CustomDeploy, ProviderImage, ProviderSpec};
 pub use selector::{HostSelector, LabelSelector, Requirement, SelectorError};

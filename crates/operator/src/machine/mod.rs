@@ -16,7 +16,7 @@ use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
-use lifecycle::machine::{self as decider, Link, Observed, Step, link, next};
+use lifecycle::machine::{self as decider, Link, Observed, Step, link, may_be, next};
 use tracing::{debug, warn};
 
 use crate::cache::Cache;
@@ -153,21 +153,11 @@ fn node_of(cache: &Cache, machine: &decider::Machine) -> Option<decider::NodeSee
     if let Some(reference) = &machine.status.node_ref {
         return cache.node(&reference.name).map(|node| view::node(&node));
     }
-    let may_be = |node: &decider::NodeSeen| {
-        let by_id = !node.provider_id.is_empty() && node.provider_id == machine.provider_id;
-        let first = node.internal_ips.first();
-        by_id
-            || machine
-                .status
-                .addresses
-                .iter()
-                .any(|address| Some(&address.address) == first)
-    };
     let nodes: Vec<_> = cache
         .nodes()
         .iter()
         .map(|node| view::node(node))
-        .filter(may_be)
+        .filter(|node| may_be(node, machine))
         .collect();
     if nodes.is_empty() {
         return None;

@@ -6,7 +6,7 @@ use super::{host, machine, now, step};
 use crate::host::{Image, ObjectRef, State};
 use crate::machine::{
     Action, AddressKind, Config, HOST_ANNOTATION, HostChange, HostSeen, Link, Machine, NodeRef,
-    NodeSeen, Observed, Phase, Step, Taint, host_ref, link, next, provider_id,
+    NodeSeen, Observed, Phase, Step, Taint, host_ref, link, may_be, next, provider_id,
 };
 
 /// A host that this Machine claimed, in a state.
@@ -490,4 +490,29 @@ fn a_node_belongs_to_the_machine_with_its_id_or_its_first_address() {
         "m0",
         "who has a Node keeps it"
     );
+}
+
+#[test]
+fn a_node_whose_addresses_nobody_knows_belongs_to_the_machine_of_its_host() {
+    let mut master = machine();
+    let host = "api/master-0".to_owned();
+    master.annotations.insert(HOST_ANNOTATION.into(), host);
+    let node = NodeSeen {
+        name: "master-0".into(),
+        internal_ips: vec!["192.0.2.1".into()],
+        ..NodeSeen::default()
+    };
+    let found = |machine: &Machine| {
+        let linked = matches!(link(&node, std::slice::from_ref(machine)), Link::Machine(_));
+        assert_eq!(linked, may_be(&node, machine));
+        linked
+    };
+    assert!(!found(&master), "its host is not ready");
+    master.provider_id = "baremetalhost:///api/master-0/x".into();
+    assert!(found(&master));
+    master.status.addresses.push(crate::machine::Address {
+        kind: AddressKind::InternalIp,
+        address: "192.0.2.9".into(),
+    });
+    assert!(!found(&master), "an address that is known must match");
 }
