@@ -147,6 +147,16 @@ impl Netd {
             self.mdns.tend("mdns", || mdns::start(config, members));
         }
         if let Some(config) = &self.config.dns {
+            if let Some(running) = self.dns.get()
+                && let Ok(wanted) = dns::own_addresses(config)
+                && running.listen() != wanted
+            {
+                tracing::info!(
+                    ?wanted,
+                    "this node's addresses have changed; DNS starts anew"
+                );
+                drop(self.dns.take());
+            }
             let vips = dns::Vips {
                 api: config.api.clone(),
                 ingress: config.ingress.clone(),

@@ -4,17 +4,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use protocols::dns::WireName;
 use protocols::dns::cache::Limits;
 use serde::Deserialize;
 
-const PORT: u16 = 53;
+pub const PORT: u16 = 53;
 
 /// What will be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dns {
     /// The node's own addresses, one socket each.
     pub listen: Vec<SocketAddr>,
+    /// And whatever addresses the node has in these networks.
+    pub networks: Vec<IpNet>,
     /// `<cluster>.<base domain>`.
     pub domain: String,
     /// Where `api` and `api-int` are, unless told otherwise while running.
@@ -53,7 +56,11 @@ pub struct Resolv {
 #[serde(deny_unknown_fields)]
 pub struct Written {
     /// The node's own addresses, with or without a port.
+    #[serde(default)]
     pub listen: Vec<String>,
+    /// Listen on the addresses too that the node has in these networks, as DHCP gives them; not on virtual ones.
+    #[serde(default)]
+    pub networks: Vec<String>,
     /// The cluster's domain: its name and the base domain.
     pub domain: String,
     /// Addresses of api and api-int; the vips called api if left out.
@@ -194,8 +201,21 @@ pub fn resolve(
     let own_api = ips("api", &written.api);
     let own_ingress = ips("ingress", &written.ingress);
     let mut bad = |field: &str, problem: &str| problems.push(format!("{path}.{field}: {problem}"));
-    if written.listen.is_empty() {
-        bad("listen", "is empty; write the node's own address");
+    if written.listen.is_empty() && written.networks.is_empty() {
+        bad(
+            "listen",
+            "is empty; write the node's own address, or networks: it is in",
+        );
+    }
+    let mut networks = Vec::new();
+    for (at, text) in written.networks.iter().enumerate() {
+        match text.parse() {
+            Ok(network) => networks.push(network),
+            Err(_) => bad(
+                &format!("networks[{at}]"),
+                &format!("{text:?} is not a network, such as 192.0.2.0/24"),
+            ),
+        }
     }
     if listen.iter().any(|address| address.ip().is_unspecified()) {
         bad(
@@ -254,6 +274,7 @@ pub fn resolve(
         max_connections: number("max_connections", written.max_connections, 1..=60_000) as usize,
         idle: Duration::from_millis(number("idle_ms", written.idle_ms, 100..=600_000)),
         listen,
+        networks,
         domain: domain.to_owned(),
         upstreams,
         authoritative: written.authoritative,

@@ -19,6 +19,9 @@ pub struct Listener {
     /// Accept only while this virtual address is held here.
     pub vip: Option<String>,
     pub redirect: Option<Redirect>,
+    /// Virtual addresses that bring its clients; while none of them is here, its backends are looked at less
+    /// often. Empty: always often.
+    pub brought_by: Vec<String>,
     pub backends: Vec<(String, SocketAddr)>,
     pub members: Option<MembersFrom>,
     /// `None`: backends count as well until a connection fails.
@@ -334,11 +337,8 @@ mod defaults {
 
 const LONGEST_MS: i64 = 7 * 24 * 3_600_000;
 
-pub(super) fn resolve(
-    written: &[Written],
-    vips: &[super::written::Vip],
-    problems: &mut Problems,
-) -> Vec<Listener> {
+pub(super) fn resolve(all: &super::written::Written, problems: &mut Problems) -> Vec<Listener> {
+    let (written, vips) = (&all.lb, &all.vips);
     let mut listeners: Vec<Listener> = Vec::new();
     for (at, listener) in written.iter().enumerate() {
         let path = format!("lb[{at}]");
@@ -352,9 +352,10 @@ pub(super) fn resolve(
             let known = vips.iter().any(|known| known.name == *vip);
             problems.unless(known, &path, "vip", || format!("there is no vip {vip:?}"));
         }
-        let Some(listener) = resolve_listener(listener, &path, problems) else {
+        let Some(mut listener) = resolve_listener(listener, &path, problems) else {
             continue;
         };
+        listener.brought_by = brought_by(all, &listener);
         for other in &listeners {
             for address in &listener.listen {
                 problems.unless(!other.listen.contains(address), &path, "listen", || {
@@ -365,6 +366,23 @@ pub(super) fn resolve(
         listeners.push(listener);
     }
     listeners
+}
+
+/// A check that asks for one of its backends wants to know soon, whoever has the address.
+fn brought_by(all: &super::written::Written, listener: &Listener) -> Vec<String> {
+    let asks = |check: &LbCheck| check.listener == listener.name && check.backend.is_some();
+    if all.checks.iter().flat_map(|check| &check.lb).any(asks) {
+        return Vec::new();
+    }
+    let redirected = listener.redirect.iter().flat_map(|to| &to.addresses);
+    let redirected: Vec<IpAddr> = redirected.copied().collect();
+    let leads = |vip: &&super::written::Vip| {
+        let address = vip.address.parse::<IpAddr>();
+        listener.vip.as_ref() == Some(&vip.name)
+            || address.is_ok_and(|address| redirected.contains(&address))
+    };
+    let vips = all.vips.iter().filter(leads);
+    vips.map(|vip| vip.name.clone()).collect()
 }
 
 fn resolve_listener(written: &Written, path: &str, problems: &mut Problems) -> Option<Listener> {
@@ -438,6 +456,7 @@ fn resolve_listener(written: &Written, path: &str, problems: &mut Problems) -> O
         listen,
         vip: written.vip.clone(),
         redirect: fine(redirect)?,
+        brought_by: Vec::new(),
         backends,
         members: fine(members)?,
         look: fine(look)?,

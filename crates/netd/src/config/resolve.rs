@@ -51,7 +51,7 @@ pub fn resolve(written: &Written) -> Result<Config, Vec<String>> {
         }
         vips.push(vip);
     }
-    let lb = super::lb::resolve(&written.lb, &written.vips, &mut problems);
+    let lb = super::lb::resolve(written, &mut problems);
     let members = super::lb::resolve_members(&written.members, &mut problems);
     let admin = match written.admin.as_str() {
         "" => None,

@@ -14,7 +14,7 @@ mod forward;
 mod tcp;
 mod udp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::config::dns::Dns;
+use crate::config::dns::{Dns, PORT};
 use crate::members::Members;
 use crate::resolv;
 use desk::Desk;
@@ -42,6 +42,10 @@ pub enum Error {
     },
     #[error("could not start a thread of the DNS server")]
     Thread { source: io::Error },
+    #[error("could not see this node's addresses")]
+    Addresses { source: nix::Error },
+    #[error("this node has no address in {networks:?} yet")]
+    NoAddress { networks: Vec<String> },
     #[error("the cluster's domain is wrong")]
     Domain { source: BadDomain },
     #[error("could not keep resolv.conf")]
@@ -100,6 +104,10 @@ pub struct UpstreamStatus {
 
 /// Starts serving, in the network namespace of the calling thread. Needs a tokio runtime.
 pub fn start(config: &Dns, feed: Feed) -> Result<Handle, Error> {
+    let config = &Dns {
+        listen: own_addresses(config)?,
+        ..config.clone()
+    };
     let names = names(config, &feed).map_err(|source| Error::Domain { source })?;
     let (ask, questions) = mpsc::channel(QUEUE);
     let desk = Arc::new(Desk::new(config, names, ask));
@@ -148,7 +156,49 @@ pub fn start(config: &Dns, feed: Feed) -> Result<Handle, Error> {
     })
 }
 
+/// Where to listen: the written addresses, and what this node has at the moment in the networks.
+pub fn own_addresses(config: &Dns) -> Result<Vec<SocketAddr>, Error> {
+    let mut listen = config.listen.clone();
+    if config.networks.is_empty() {
+        return Ok(listen);
+    }
+    let all = nix::ifaddrs::getifaddrs().map_err(|source| Error::Addresses { source })?;
+    let mut found = BTreeSet::new();
+    for interface in all {
+        let (Some(address), Some(mask)) = (ip(interface.address), ip(interface.netmask)) else {
+            continue;
+        };
+        // A virtual address has the network to itself, and moves.
+        let whole = match mask {
+            IpAddr::V4(mask) => mask.to_bits() == u32::MAX,
+            IpAddr::V6(mask) => mask.to_bits() == u128::MAX,
+        };
+        let wanted = config.networks.iter().any(|net| net.contains(&address));
+        if wanted && !whole && !config.api.contains(&address) && !config.ingress.contains(&address)
+        {
+            found.insert(SocketAddr::new(address, PORT));
+        }
+    }
+    if found.is_empty() {
+        let networks = config.networks.iter().map(ToString::to_string).collect();
+        return Err(Error::NoAddress { networks });
+    }
+    found.retain(|address| !listen.contains(address));
+    listen.extend(found);
+    Ok(listen)
+}
+
+fn ip(address: Option<nix::sys::socket::SockaddrStorage>) -> Option<IpAddr> {
+    let address = address?;
+    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+}
+
 impl Handle {
+    pub fn listen(&self) -> &[SocketAddr] {
+        &self.desk.listen
+    }
+
     pub fn status(&self) -> Status {
         let seen = self.status.borrow().clone();
         let (cache_entries, cache_bytes) = self.desk.remembered();

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use protocols::balance::Outcome;
+use protocols::balance::{Outcome, Pace};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::MissedTickBehavior;
 
 use super::look::Looker;
 use super::{Command, Control};
@@ -17,13 +16,20 @@ use crate::members::Members;
 /// Between two tries to get ready for looking.
 const RETRY: Duration = Duration::from_secs(1);
 
+pub struct Sources {
+    pub members: watch::Receiver<Members>,
+    /// The virtual addresses that are here.
+    pub held: watch::Receiver<Vec<String>>,
+    pub wanted: watch::Receiver<Vec<Listener>>,
+}
+
 /// Until the listener is removed or changed.
-pub async fn keep(
-    listener: Listener,
-    mut members: watch::Receiver<Members>,
-    mut wanted: watch::Receiver<Vec<Listener>>,
-    control: Control,
-) {
+pub async fn keep(listener: Listener, sources: Sources, control: Control) {
+    let Sources {
+        mut members,
+        held,
+        mut wanted,
+    } = sources;
     let mut looks = JoinSet::new();
     let mut running: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
     loop {
@@ -42,8 +48,13 @@ pub async fn keep(
         if let Some(look) = &listener.look {
             for address in backends.keys() {
                 running.entry(*address).or_insert_with(|| {
-                    let name = listener.name.clone();
-                    looks.spawn(repeat(name, *address, look.clone(), control.clone()))
+                    let task = Look {
+                        listener: listener.name.clone(),
+                        address: *address,
+                        at: look.clone(),
+                        brought_by: listener.brought_by.clone(),
+                    };
+                    looks.spawn(task.repeat(held.clone(), control.clone()))
                 });
             }
         }
@@ -90,22 +101,46 @@ fn backends(listener: &Listener, members: &Members) -> BTreeMap<SocketAddr, Stri
     backends
 }
 
-async fn repeat(listener: String, address: SocketAddr, look: LookAt, control: Control) {
-    let looker = prepared(&listener, address, &look).await;
-    let mut beat = tokio::time::interval(look.interval);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        beat.tick().await;
-        let outcome = match tokio::time::timeout(look.timeout, looker.look()).await {
-            Ok(outcome) => outcome,
-            Err(_) => Outcome::Dead,
-        };
-        let listener = listener.clone();
-        control.send(Command::Checked {
-            listener,
-            address,
-            outcome,
-        });
+/// One backend, looked at again and again.
+struct Look {
+    listener: String,
+    address: SocketAddr,
+    at: LookAt,
+    brought_by: Vec<String>,
+}
+
+impl Look {
+    async fn repeat(self, mut held: watch::Receiver<Vec<String>>, control: Control) {
+        let looker = prepared(&self.listener, self.address, &self.at).await;
+        let mut pace = Pace::new(self.at.interval, self.at.fall);
+        loop {
+            let outcome = match tokio::time::timeout(self.at.timeout, looker.look()).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::Dead,
+            };
+            control.send(Command::Checked {
+                listener: self.listener.clone(),
+                address: self.address,
+                outcome,
+            });
+            let needed = self.is_needed(&held.borrow_and_update());
+            let pause = pace.after(outcome, needed);
+            // An address that has just come brings clients at once.
+            let come = async { held.wait_for(|held| !needed && self.is_needed(held)).await };
+            let come = async {
+                if come.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = come => {}
+            }
+        }
+    }
+
+    fn is_needed(&self, held: &[String]) -> bool {
+        self.brought_by.is_empty() || self.brought_by.iter().any(|vip| held.contains(vip))
     }
 }
 

@@ -78,7 +78,10 @@ impl Looker {
                     read_out(answer).await;
                     Outcome::Well
                 }
-                Ok(_) => Outcome::Unready,
+                Ok(answer) => {
+                    read_out(answer).await;
+                    Outcome::Unready
+                }
                 Err(_) => Outcome::Dead,
             },
             Self::Tcp(to) => match TcpStream::connect(to).await {

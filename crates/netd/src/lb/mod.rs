@@ -45,6 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Balancer {
     control: Control,
     members: watch::Receiver<Members>,
+    held: watch::Receiver<Vec<String>>,
     serving: watch::Receiver<Serving>,
     wanted: watch::Sender<Vec<Listener>>,
     keepers: JoinSet<()>,
@@ -83,12 +84,13 @@ impl Balancer {
             .spawn(move || engine.run())?;
         let control = Control { commands, bell };
         let mut keepers = JoinSet::new();
-        keepers.spawn(tell_held(held, control.clone()));
+        keepers.spawn(tell_held(held.clone(), control.clone()));
         let (wanted, listeners) = watch::channel(Vec::new());
         let redirect = redirect::Redirect::spawn(listeners, serving.clone());
         Ok(Self {
             control,
             members,
+            held,
             serving,
             wanted,
             keepers,
@@ -106,10 +108,13 @@ impl Balancer {
             self.wanted.send_replace(listeners.clone());
             for listener in listeners {
                 if !before.contains(&listener) {
-                    let (members, control) = (self.members.clone(), self.control.clone());
-                    let wanted = self.wanted.subscribe();
-                    self.keepers
-                        .spawn(keeper::keep(listener, members, wanted, control));
+                    let sources = keeper::Sources {
+                        members: self.members.clone(),
+                        held: self.held.clone(),
+                        wanted: self.wanted.subscribe(),
+                    };
+                    let control = self.control.clone();
+                    self.keepers.spawn(keeper::keep(listener, sources, control));
                 }
             }
         }

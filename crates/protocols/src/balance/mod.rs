@@ -7,6 +7,7 @@
 //! ```
 
 mod backend;
+mod pace;
 pub mod proxy;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use backend::{Backend, Verdict};
 pub use backend::{Health, Outcome};
+pub use pace::Pace;
 
 /// Names a backend for as long as any connection to it lives; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
