@@ -1,5 +1,8 @@
 //! What must be there before anybody comes: namespaces, roles and bindings.
 
+use std::collections::BTreeMap;
+
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tracing::info;
 
@@ -12,16 +15,19 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 /// How often a write is tried that another server makes at the same time.
 const TRIES: usize = 5;
+/// Writes on their way to the store at the same time.
+const AT_ONCE: usize = 16;
 
 /// Makes what is missing, and adds rules that a newer version has. What people added stays.
 pub async fn bootstrap(context: &Context, more_namespaces: &[String]) -> Result<(), Refusal> {
     let wanted = NAMESPACES.into_iter();
-    for name in wanted.chain(more_namespaces.iter().map(String::as_str)) {
+    let namespaces = wanted.chain(more_namespaces.iter().map(String::as_str));
+    let namespaces = namespaces.map(|name| {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        ensure(context, "/api/v1/namespaces", &namespace).await?;
-    }
-    for object in roles::all() {
+        ("/api/v1/namespaces".to_owned(), namespace)
+    });
+    let rules = roles::all().into_iter().map(|object| {
         let collection = match object["kind"].as_str().unwrap_or_default() {
             "ClusterRole" => format!("{RBAC}/clusterroles"),
             "ClusterRoleBinding" => format!("{RBAC}/clusterrolebindings"),
@@ -30,9 +36,48 @@ pub async fn bootstrap(context: &Context, more_namespaces: &[String]) -> Result<
                 format!("{RBAC}/namespaces/{namespace}/{}s", kind.to_lowercase())
             }
         };
-        ensure(context, &collection, &object).await?;
+        (collection, object)
+    });
+    // Namespaces first: other objects are in them.
+    for wanted in [namespaces.collect::<Vec<_>>(), rules.collect()] {
+        let missing = missing(context, wanted).await?;
+        let made = futures::stream::iter(&missing)
+            .map(|(collection, object)| ensure(context, collection, object));
+        let mut made = made.buffer_unordered(AT_ONCE);
+        while let Some(made) = made.next().await {
+            made?;
+        }
     }
     Ok(())
+}
+
+/// Those that are not there as they should be, as far as this server has seen: after the first start, none, and
+/// nothing of the store but the listing is asked for.
+async fn missing(
+    context: &Context,
+    wanted: Vec<(String, Value)>,
+) -> Result<Vec<(String, Value)>, Refusal> {
+    let mut seen: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut missing = Vec::new();
+    for (collection, object) in wanted {
+        if !seen.contains_key(&collection) {
+            let path = format!("{collection}?resourceVersion=0");
+            let mut list = context.local.get(&path).await?;
+            let items = match list["items"].take() {
+                Value::Array(items) => items,
+                _ => Vec::new(),
+            };
+            seen.insert(collection.clone(), items);
+        }
+        let name = meta(&object, "name");
+        let found = seen[&collection]
+            .iter()
+            .find(|item| meta(item, "name") == name);
+        if found.is_none_or(|found| merged(&object, found.clone()).is_some()) {
+            missing.push((collection, object));
+        }
+    }
+    Ok(missing)
 }
 
 async fn ensure(context: &Context, collection: &str, wanted: &Value) -> Result<(), Refusal> {
