@@ -6,7 +6,7 @@ use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::payload::{Entry, INDEX, Index};
+use model::payload::{Entry, INDEX, Index, PROGRAM};
 use sha2::{Digest, Sha256};
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
@@ -160,6 +160,10 @@ impl<'a> Source<'a> {
         }
         let above = path.parent().unwrap_or(dir);
         fs::create_dir_all(above).await.map_err(at)?;
+        if entry.name == PROGRAM && is_this_program(entry).await && link_own(&path).await {
+            info!(file = entry.name, "taken from this node");
+            return Ok(());
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let part = above.join(format!(".{name}.part"));
         let mut writing = Part::open(&part, entry.size).await.map_err(at)?;
@@ -207,6 +211,38 @@ impl<'a> Source<'a> {
         }
         Ok(())
     }
+}
+
+/// Every node of the cluster runs the payload's program: most likely it is this one.
+async fn is_this_program(entry: &Entry) -> bool {
+    let digest = async {
+        let mut file = File::open(std::env::current_exe()?).await?;
+        if file.metadata().await?.len() != entry.size {
+            return Ok(None);
+        }
+        let mut digest = Sha256::new();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match file.read(&mut buffer).await? {
+                0 => return Ok::<_, std::io::Error>(Some(hex(&digest.finalize()))),
+                read => digest.update(&buffer[..read]),
+            }
+        }
+    };
+    matches!(digest.await, Ok(Some(found)) if found == entry.sha256)
+}
+
+/// A second name for this program's file, or a copy of it.
+async fn link_own(path: &Path) -> bool {
+    let Ok(own) = std::env::current_exe() else {
+        return false;
+    };
+    if fs::hard_link(&own, path).await.is_ok() {
+        return true;
+    }
+    let draft = path.with_extension("part");
+    let copied = fs::copy(&own, &draft).await;
+    copied.is_ok() && fs::rename(&draft, path).await.is_ok()
 }
 
 /// A file on its way, with the checksum of what is there.

@@ -33,6 +33,11 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan) -> String {
             "trusted-ca-file": format!("{PKI}/{authorities}.crt"),
         })
     };
+    let mut peer_security = certificate("etcd-ca");
+    // Calls others with a certificate that has no names: etcd would look names up to compare addresses, and the DNS
+    // that knows them comes with the cluster.
+    peer_security["client-cert-file"] = json!(format!("{PKI}/etcd-client.crt"));
+    peer_security["client-key-file"] = json!(format!("{PKI}/etcd-client.key"));
     yaml(&json!({
         "name": name,
         "data-dir": "/var/lib/plinth/etcd",
@@ -44,7 +49,7 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan) -> String {
         "initial-cluster-state": "new",
         "initial-cluster-token": inputs.identity.infra_id,
         "client-transport-security": certificate("etcd-ca"),
-        "peer-transport-security": certificate("etcd-ca"),
+        "peer-transport-security": peer_security,
         "auto-compaction-mode": "periodic",
         "auto-compaction-retention": "1h",
         "quota-backend-bytes": 2_147_483_648_u64,

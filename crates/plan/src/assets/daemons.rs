@@ -78,12 +78,15 @@ fn names(inputs: &Inputs, name: &str, config: &mut Value) {
         .filter(|_| name == "bootstrap");
     let own = host.iter().flat_map(|host| &host.addresses).copied();
     let mut listen: Vec<IpAddr> = own.chain(fixed.map(|fixed| fixed.address)).collect();
+    let mut networks = Vec::new();
     if listen.is_empty() {
         // The site's DHCP decides the node's address: its own programs are answered in any case.
         listen.push(IpAddr::from([127, 0, 0, 1]));
+        networks.clone_from(&plan.networks.machine);
     }
     config["dns"] = json!({
         "listen": listen,
+        "networks": networks,
         "domain": plan.cluster.domain,
         "api": plan.api_vips(),
         "ingress": plan.ingress_vips(),
@@ -109,7 +112,7 @@ fn check(inputs: &Inputs, name: &str) -> Value {
     let https = |port: u16, path: &str| json!({"url": format!("https://127.0.0.1:{port}{path}"), "insecure": true});
     match name {
         "balancer" => json!({"name": name, "lb": {"listener": "api"}}),
-        "api" => json!({"name": name, "http": https(ports["api"], "/readyz")}),
+        "api" => json!({"name": name, "http": https(ports["api"], "/readyz"), "timeout_ms": 300}),
         "mcs" => {
             json!({"name": name, "http": https(ports["mcs"], "/healthz"), "interval_ms": 1000, "timeout_ms": 900})
         }
@@ -133,13 +136,19 @@ fn balancers(inputs: &Inputs) -> Value {
     let listener = |name: &str, balancer: &str, check: &str| {
         let port = ports[balancer];
         let listen = listen.clone().map(|(any, _)| format!("{any}:{port}"));
-        json!({
+        let mut listener = json!({
             "name": name,
             "listen": listen.collect::<Vec<_>>(),
             "redirect": {"addresses": vips, "port": ports[name]},
             "members": {"port": ports[name]},
             "check": {"https": check},
-        })
+        });
+        if name != "api" {
+            // Nobody counts the milliseconds of these.
+            listener["check"]["interval_ms"] = json!(1000);
+            listener["check"]["timeout_ms"] = json!(900);
+        }
+        listener
     };
     let mut all = vec![
         listener("api", "balancer", "/readyz"),
@@ -151,7 +160,7 @@ fn balancers(inputs: &Inputs) -> Value {
         if inputs.plan.provisioning.mode == Mode::Disabled {
             // With a provisioning network images are at its address.
             let mut images = listener("boot-http", "balancer-boot-http", "/");
-            images["check"] = json!({"tcp": true});
+            images["check"] = json!({"tcp": true, "interval_ms": 1000, "timeout_ms": 900});
             all.push(images);
         }
     }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::daemons::{self, EXTERNAL, PROVISIONING, node_name};
 use super::ignition::Config;
 use super::units::{
-    APISERVER, BINARY, BOOTSTRAP_APISERVER, ETCD, IRONIC, LEAVE, MCS, METAL3, NAME, NETD, NODE,
-    ROUTER, leave_unit, name_unit,
+    APISERVER, BINARY, BOOTSTRAP_APISERVER, ETCD, IRONIC, LEAVE, MASTER_MCS, MCS, METAL3, NAME,
+    NETD, NODE, ROUTER, leave_unit, name_unit,
 };
 use super::{Inputs, control_plane, kubeconfig, payload};
 use crate::cluster::HostPlan;
@@ -176,7 +176,7 @@ fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>) {
         let worker = node(inputs, Role::Worker.name(), None);
         config.file("/etc/plinth/mcs/worker.ign", 0o600, worker);
     }
-    config.unit(&MCS.name(), &MCS.render());
+    config.unit(&MASTER_MCS.name(), &MASTER_MCS.render());
 }
 
 /// The API on the store of all masters, and metal3, which is active on one of them.

@@ -36,6 +36,12 @@ pub const MCS: Unit = Unit {
     real_time: false,
 };
 
+/// On a master: bringing the payload there must not slow down the forming of the cluster.
+pub const MASTER_MCS: Unit = Unit {
+    after: &["plinth-etcd.service"],
+    ..MCS
+};
+
 pub const IRONIC: Unit = Unit {
     daemon: "ironic",
     about: "The provisioning service",
@@ -151,9 +157,11 @@ impl Unit {
             self.daemon
         );
         if self.program == Program::Etcd {
-            // It says so when it is a member; until then the others may still be on their way.
+            // It says so when it is a member; until then the others may still be on their way. Its words are in the
+            // journal, but there are too many of them for a console.
             text.push_str(
-                "Type=notify\nTimeoutStartSec=infinity\nLimitNOFILE=65536\nOOMScoreAdjust=-900\n",
+                "Type=notify\nTimeoutStartSec=infinity\nLimitNOFILE=65536\nOOMScoreAdjust=-900\n\
+                 SyslogLevel=debug\n",
             );
         }
         if self.real_time {

@@ -46,11 +46,13 @@ pub struct Weight {
 }
 
 pub const BOOTSTRAP: u8 = 70;
-const MASTER: u8 = 40;
+/// 40, and 20 for a balancer that has a backend; without one the address would be held for nothing, and a bootstrap
+/// that was only slow to speak would have to be asked to take it back.
+const MASTER: u8 = 60;
 const INGRESS: u8 = 20;
 
 const API_CHECKS: [(&str, Option<u8>); 3] =
-    [("balancer", Some(20)), ("api", Some(5)), ("mcs", Some(3))];
+    [("balancer", None), ("api", Some(5)), ("mcs", Some(3))];
 const INGRESS_CHECKS: [(&str, Option<u8>); 2] = [("ingress", None), ("ingress-ready", Some(10))];
 
 pub fn plan(config: &InstallConfig, hosts: &[HostPlan]) -> Vec<Vip> {
