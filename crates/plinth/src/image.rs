@@ -115,6 +115,20 @@ pub fn run(command: Command) -> Result<()> {
     Ok(())
 }
 
+/// All that a lab's cluster is made of. The lab's network leads nowhere, so this comes before anyone enters it.
+pub fn for_lab() -> Result<()> {
+    os::build(&os::Options::default(), report)?;
+    let options = ramdisk::Options {
+        flavour: Flavour::Lab,
+        agent: find_agent(std::env::var_os("PLINTH_AGENT").map(PathBuf::from))?,
+        mirror: None,
+        cache: None,
+        refresh: false,
+    };
+    ramdisk::build(&options, report)?;
+    Ok(())
+}
+
 /// On standard error, so that the paths on standard output can be used by a script.
 #[expect(clippy::needless_pass_by_value, reason = "the shape that builds call")]
 fn report(progress: Progress) {

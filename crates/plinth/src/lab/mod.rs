@@ -213,6 +213,9 @@ impl At {
 }
 
 fn bring_up(args: &Up) -> Result<()> {
+    if !args.rack_only {
+        crate::image::for_lab()?;
+    }
     if !args.rack_only && install::goes_on(&args.at)? {
         println!("the lab is up: the install goes on");
         return install::run(&args.at, &args.install);
