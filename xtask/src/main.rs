@@ -35,7 +35,7 @@ enum Chore {
     },
     /// Run all tests, or one tier of them
     Test {
-        /// tidy, unit, sim, netns, interop or e2e; all of them, in that order, when left out
+        /// tidy, unit, sim, netns, interop or e2e, and all of these in that order when left out; or cluster
         tier: Option<test::Tier>,
         /// Only tests whose name contains this
         #[arg(long)]

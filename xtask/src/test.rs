@@ -21,6 +21,8 @@ pub enum Tier {
     Interop,
     /// QEMU servers, from power on
     E2e,
+    /// Whole clusters on QEMU servers; only when asked for, because it takes a quarter of an hour
+    Cluster,
 }
 
 impl Tier {
@@ -41,6 +43,7 @@ impl Tier {
             Self::Netns => "netns",
             Self::Interop => "interop",
             Self::E2e => "e2e",
+            Self::Cluster => "cluster",
         }
     }
 }
@@ -81,10 +84,10 @@ fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
             need_root(tier)?;
             cargo_test(&["--test", tier.name()], only)
         }
-        Tier::E2e => {
+        Tier::E2e | Tier::Cluster => {
             need_root(tier)?;
             build::agent()?;
-            cargo_test(&["--test", "e2e"], only)
+            cargo_test(&["--test", tier.name()], only)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -60,7 +60,11 @@ pub async fn run(path: &Path) -> Result<(), Error> {
     let mut end = signal(SignalKind::terminate()).map_err(Error::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
     let mut reload = signal(SignalKind::hangup()).map_err(Error::Signals)?;
-    let running = Running::start(Config::load(path)?).await?;
+    let running = tokio::select! {
+        started = Running::start(Config::load(path)?) => started?,
+        _ = end.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     tell_systemd("READY=1");
     loop {
         tokio::select! {
@@ -210,8 +214,30 @@ async fn open(config: &config::Store) -> Result<Store, Error> {
         config::Store::Etcd { endpoints, tls } => {
             let mut client = clients::etcd::Config::new(endpoints.clone());
             client.tls = tls.as_ref().map(tls::etcd).transpose()?;
-            Ok(Store::Etcd(Arc::new(Etcd::open(&client).await?)))
+            Ok(Store::Etcd(Arc::new(members(&client).await?)))
         }
+    }
+}
+
+/// Masters that boot together find no leader at first. To begin anew each time would cost more than to wait here.
+const FORMING: Duration = Duration::from_mins(10);
+
+async fn members(client: &clients::etcd::Config) -> Result<Etcd, Error> {
+    let deadline = Instant::now() + FORMING;
+    let mut said = String::new();
+    loop {
+        let why = match Etcd::open(client).await {
+            Ok(etcd) => return Ok(etcd),
+            Err(error @ store::Error::Unavailable(_)) if Instant::now() < deadline => {
+                model::chain(&error)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if why != said {
+            warn!(why, "waits for etcd");
+            said = why;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

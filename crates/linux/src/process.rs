@@ -101,7 +101,8 @@ fn nursery() -> io::Result<mpsc::Sender<Job>> {
     Ok(NURSERY.get_or_init(|| sender).clone())
 }
 
-/// Lets a command that prints end quietly when nobody reads any more, as other commands do. Not for daemons.
+/// Lets a command that prints end quietly when nobody reads any more, as other commands do. Only for those that have no
+/// connections: a peer that hangs up would end them, too.
 pub fn end_on_broken_pipe() {
     // SAFETY: sets a disposition; no handler of ours is involved.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

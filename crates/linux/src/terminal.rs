@@ -1,9 +1,28 @@
-//! A person at a terminal who types something that is not to be seen.
+//! A person at a terminal: how wide it is, and what is typed there and not to be seen.
+#![expect(unsafe_code, reason = "the width of a terminal is asked by ioctl")]
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+
+mod ioctl {
+    nix::ioctl_read_bad!(window_size, libc::TIOCGWINSZ, libc::winsize);
+}
+
+/// How many characters fit in a line; `None` if this is no terminal, or one that does not know.
+pub fn columns(terminal: &impl AsFd) -> Option<u16> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the kernel writes one winsize, which outlives the call.
+    unsafe { ioctl::window_size(terminal.as_fd().as_raw_fd(), &raw mut size) }.ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
+}
 
 /// One line from the terminal of this process, which shows nothing of it. The question is shown.
 pub fn read_hidden(question: &str) -> io::Result<String> {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use installer::Dir;
 use installer::bootstrap::{Home, Orders, keep};
 use installer::cluster::{self, Options};
-use installer::progress::Tell;
+use installer::progress::{Picture, Tell};
 use serde_json::Value;
 
 use crate::plan::{facts, warn};
@@ -167,7 +167,10 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 struct Teller {
     format: Format,
     log: File,
-    bold: bool,
+    /// A person looks at a terminal: headlines stand out, and below them is how things are.
+    terminal: bool,
+    /// Lines of the picture that is on the screen.
+    drawn: usize,
 }
 
 impl Teller {
@@ -178,8 +181,17 @@ impl Teller {
         Ok(Self {
             format,
             log: log.with_context(|| format!("open {}", path.display()))?,
-            bold: std::io::stdout().is_terminal(),
+            terminal: std::io::stdout().is_terminal(),
+            drawn: 0,
         })
+    }
+
+    /// Takes the picture away, so that a line can be written where it was.
+    fn wipe(&mut self) {
+        if self.drawn > 0 {
+            _ = write!(std::io::stdout(), "\x1b[{}F\x1b[J", self.drawn);
+            self.drawn = 0;
+        }
     }
 }
 
@@ -192,11 +204,39 @@ impl Tell for Teller {
             Format::Json => {
                 let mut event = event.clone();
                 event["at"] = now.to_string().into();
-                println!("{event}");
+                say(&event.to_string());
             }
-            // Headlines stand out where they can.
-            Format::Text if self.bold && !line.starts_with(' ') => println!("\x1b[1m{line}\x1b[0m"),
-            Format::Text => println!("{line}"),
+            Format::Text if self.terminal => {
+                self.wipe();
+                if line.starts_with(' ') {
+                    say(line);
+                } else {
+                    say(&format!("\x1b[1m{line}\x1b[0m"));
+                }
+            }
+            Format::Text => say(line),
         }
     }
+
+    fn picture(&mut self, picture: &Picture) {
+        if !self.terminal || matches!(self.format, Format::Json) {
+            return;
+        }
+        self.wipe();
+        let lines = picture.draw(width());
+        say(&lines.join("\n"));
+        self.drawn = lines.len();
+    }
+}
+
+/// Nobody who reads any more must not stop an install.
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// Of the terminal; 80 if it does not say.
+fn width() -> usize {
+    let columns = linux::terminal::columns(&std::io::stdout());
+    columns.map_or(80, usize::from)
 }

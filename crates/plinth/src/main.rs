@@ -153,6 +153,37 @@ enum Command {
 }
 
 impl Command {
+    /// It has no connection to anybody who may hang up; only its reader may.
+    fn only_prints(&self) -> bool {
+        match self {
+            Self::Plan(_)
+            | Self::Explain(_)
+            | Self::Render(_)
+            | Self::Vrid(_)
+            | Self::Crds(_)
+            | Self::Completion { .. }
+            | Self::Man { .. } => true,
+            Self::Lab(command) => command.only_prints(),
+            Self::Ironic(_)
+            | Self::Netd(_)
+            | Self::Mcs(_)
+            | Self::Apiserver(_)
+            | Self::Metal3(_)
+            | Self::Node(_)
+            | Self::Router(_)
+            | Self::BootstrapVm(_)
+            | Self::Serve(_)
+            | Self::Status(_)
+            | Self::WaitFor(_)
+            | Self::Gather(_)
+            | Self::Host(_)
+            | Self::Preflight(_)
+            | Self::Create(_)
+            | Self::Destroy(_)
+            | Self::Image(_) => false,
+        }
+    }
+
     fn is_daemon(&self) -> bool {
         match self {
             Self::Lab(command) => matches!(command, lab::Command::Run { .. }),
@@ -197,7 +228,7 @@ fn main() -> ExitCode {
     linux::memory::few_arenas();
     let cli = Cli::parse();
     log(&cli);
-    if !cli.command.is_daemon() {
+    if cli.command.only_prints() {
         linux::process::end_on_broken_pipe();
     }
     // One crypto provider for all of TLS; an error only says that there is one already.

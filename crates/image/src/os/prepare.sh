@@ -26,6 +26,7 @@ MulticastDNS=no
 [DHCPv4]
 ClientIdentifier=mac
 UseDomains=yes
+UseHostname=no
 END
 
 # How dracut builds the initrd; customize.sh calls it when everything is installed.

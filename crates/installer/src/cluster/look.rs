@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clients::ironic::{self, Ironic};
 use clients::redfish::Verify;
-use plan::install::{self, IronicNode, Reach, Seen, Vm};
+use plan::install::{self, Far, IronicNode, Reach, Seen, Vm};
 use serde_json::Value;
 
 use super::{Error, Installer, api};
@@ -115,7 +115,7 @@ fn seen(node: &ironic::Node) -> IronicNode {
     // Ours tells these; the original does not, and its state says what there is to say.
     let part = |key: &str, of: &str| inside.get(key).and_then(|found| found.get(of));
     let waiting = part("waiting", "for").and_then(Value::as_str);
-    let percent = part("progress", "percent").and_then(Value::as_f64);
+    let number = |of: &str| part("progress", of).and_then(Value::as_f64);
     IronicNode {
         state: node.provision_state.clone(),
         last_error: node.last_error.clone(),
@@ -127,6 +127,9 @@ fn seen(node: &ironic::Node) -> IronicNode {
         // Inspection finds them; nobody else says them.
         inspected: node.properties.contains_key("cpus"),
         waiting: waiting.map(str::to_owned),
-        percent: percent.map(|percent| percent.clamp(0.0, 100.0) as u8),
+        far: number("percent").map(|percent| Far {
+            percent: percent.clamp(0.0, 100.0) as u8,
+            mb_per_s: number("mb_per_s").map(|rate| rate.round() as u32),
+        }),
     }
 }

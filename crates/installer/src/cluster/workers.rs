@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use lifecycle::host::Waiting;
 use lifecycle::machine::HOST_ANNOTATION;
-use plan::install::Worker;
+use plan::install::{Far, Worker};
 
 use super::Failed;
 use super::api::{METAL3_NAMESPACE, condition};
@@ -32,11 +32,14 @@ fn worker(machine: &Machine, host: Option<&BareMetalHost>, nodes: &[Node]) -> Wo
     let linked = status.and_then(|status| status.node_ref.as_ref()?.name.clone());
     let node = nodes.iter().find(|node| Some(node.name_any()) == linked);
     let name = host.map_or_else(|| machine.name_any(), ResourceExt::name_any);
-    let waits = |doing: String, percent| Worker {
+    let waits = |doing: String, percent: Option<u8>| Worker {
         name: name.clone(),
         joined: false,
         doing,
-        percent,
+        far: percent.map(|percent| Far {
+            percent,
+            mb_per_s: None,
+        }),
     };
     if let Some(node) = node {
         return match condition(node, "Ready") {

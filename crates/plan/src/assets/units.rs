@@ -10,6 +10,8 @@ pub struct Unit {
     /// Who runs it: ours, or a program of the OS image.
     pub program: Program,
     pub after: &'static [&'static str],
+    /// It says when it serves, however long that takes: others may still be on their way.
+    pub tells: bool,
     /// What it may do beyond an ordinary process, by capability.
     pub real_time: bool,
 }
@@ -25,6 +27,7 @@ pub const NETD: Unit = Unit {
     about: "Virtual addresses, load balancing and names on this node",
     program: Program::Plinth,
     after: &[],
+    tells: false,
     real_time: true,
 };
 
@@ -33,12 +36,13 @@ pub const MCS: Unit = Unit {
     about: "Ignition configs for nodes that join",
     program: Program::Plinth,
     after: &[],
+    tells: false,
     real_time: false,
 };
 
 /// On a master: bringing the payload there must not slow down the forming of the cluster.
 pub const MASTER_MCS: Unit = Unit {
-    after: &["plinth-etcd.service"],
+    after: &["plinth-apiserver.service"],
     ..MCS
 };
 
@@ -47,6 +51,7 @@ pub const IRONIC: Unit = Unit {
     about: "The provisioning service",
     program: Program::Plinth,
     after: &["plinth-netd.service"],
+    tells: false,
     real_time: false,
 };
 
@@ -56,6 +61,7 @@ pub const ETCD: Unit = Unit {
     about: "The cluster's store",
     program: Program::Etcd,
     after: &["plinth-netd.service"],
+    tells: true,
     real_time: false,
 };
 
@@ -64,6 +70,7 @@ pub const APISERVER: Unit = Unit {
     about: "The cluster's API",
     program: Program::Plinth,
     after: &["plinth-etcd.service"],
+    tells: true,
     real_time: false,
 };
 
@@ -78,6 +85,7 @@ pub const METAL3: Unit = Unit {
     about: "Hosts and machines, on one of the control plane",
     program: Program::Plinth,
     after: &["plinth-apiserver.service"],
+    tells: false,
     real_time: false,
 };
 
@@ -86,6 +94,7 @@ pub const NODE: Unit = Unit {
     about: "This node's place in the cluster",
     program: Program::Plinth,
     after: &["plinth-netd.service"],
+    tells: false,
     real_time: false,
 };
 
@@ -94,6 +103,7 @@ pub const ROUTER: Unit = Unit {
     about: "Stand-in for an ingress router",
     program: Program::Plinth,
     after: &[],
+    tells: false,
     real_time: false,
 };
 
@@ -156,13 +166,16 @@ impl Unit {
             "\n[Service]\nExecStart={run}\nRestart=always\nRestartSec=1\nTimeoutStopSec=20\nStateDirectory=plinth/{}\n",
             self.daemon
         );
+        if self.tells {
+            text.push_str("Type=notify\nTimeoutStartSec=infinity\n");
+        }
         if self.program == Program::Etcd {
-            // It says so when it is a member; until then the others may still be on their way. Its words are in the
-            // journal, but there are too many of them for a console.
-            text.push_str(
-                "Type=notify\nTimeoutStartSec=infinity\nLimitNOFILE=65536\nOOMScoreAdjust=-900\n\
-                 SyslogLevel=debug\n",
-            );
+            // Its words are in the journal, but there are too many of them for a console.
+            text.push_str("LimitNOFILE=65536\nOOMScoreAdjust=-900\nSyslogLevel=debug\n");
+        }
+        if self.daemon == MCS.daemon {
+            // Whoever fetches images can wait; whoever asks for an address or for the API cannot.
+            text.push_str("Nice=10\n");
         }
         if self.real_time {
             text.push_str("LimitRTPRIO=50\nLimitMEMLOCK=infinity\nOOMScoreAdjust=-900\n");

@@ -1,6 +1,6 @@
 //! The next step for one master, from what Ironic says of it.
 
-use super::{Action, IronicNode, TRIES};
+use super::{Action, Far, IronicNode, TRIES};
 
 /// What Ironic is asked for. `Deploy` comes with the image and the config drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +13,7 @@ pub enum Verb {
 
 pub(super) enum Next {
     Do(Action),
-    Wait { reason: String, percent: Option<u8> },
+    Wait { reason: String, far: Option<Far> },
     Done,
     Stuck { what: String, remedy: String },
 }
@@ -25,7 +25,7 @@ pub(super) fn next(host: &str, node: Option<&IronicNode>, tries: u32) -> Next {
     if let Some(reason) = &node.maintenance {
         return Next::Wait {
             reason: format!("maintenance to end: {reason}"),
-            percent: None,
+            far: None,
         };
     }
     let ask = |verb| {
@@ -53,7 +53,7 @@ pub(super) fn next(host: &str, node: Option<&IronicNode>, tries: u32) -> Next {
                 Some(waiting) => format!("{state}: {waiting}"),
                 None => state.to_owned(),
             },
-            percent: node.percent,
+            far: node.far,
         },
     }
 }

@@ -24,7 +24,7 @@ use crate::install_config::Role;
 
 pub use host::Verb;
 pub use phase::Phase;
-pub use seen::{Api, Images, IronicNode, Joined, Metal3, Reach, Seen, Trouble, Vm, Worker};
+pub use seen::{Api, Far, Images, IronicNode, Joined, Metal3, Reach, Seen, Trouble, Vm, Worker};
 
 /// What is kept between two runs, beside what can be seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub struct Wait {
     pub subject: String,
     pub reason: String,
     /// Of the step that is going on, if it is known.
-    pub percent: Option<u8>,
+    pub far: Option<Far>,
     pub until: Timestamp,
 }
 
@@ -251,7 +251,7 @@ impl Deciding<'_> {
             let tries = self.kept.tries.get(&host.name).copied().unwrap_or(0);
             match host::next(&host.name, nodes.get(&host.name), tries) {
                 host::Next::Do(action) => self.act(action),
-                host::Next::Wait { reason, percent } => self.wait(&host.name, &reason, percent),
+                host::Next::Wait { reason, far } => self.wait(&host.name, &reason, far),
                 host::Next::Done => {}
                 host::Next::Stuck { what, remedy } => {
                     self.stuck(Phase::ControlPlaneDeploy, &host.name, what, remedy);
@@ -326,7 +326,7 @@ impl Deciding<'_> {
             Reach::Silent(why) => self.wait("api", why, None),
             Reach::Answers(api) => {
                 for worker in api.workers.iter().filter(|worker| !worker.joined) {
-                    self.wait(&worker.name, &worker.doing, worker.percent);
+                    self.wait(&worker.name, &worker.doing, worker.far);
                 }
                 let missing =
                     (self.plan.cluster.workers as usize).saturating_sub(api.workers.len());
@@ -342,11 +342,11 @@ impl Deciding<'_> {
         self.next.actions.push(action);
     }
 
-    fn wait(&mut self, subject: &str, reason: &str, percent: Option<u8>) {
+    fn wait(&mut self, subject: &str, reason: &str, far: Option<Far>) {
         self.next.waits.push(Wait {
             subject: subject.to_owned(),
             reason: reason.to_owned(),
-            percent,
+            far,
             until: self.until,
         });
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::cluster::HostPlan;
 
 /// Everything that can be seen at one time. What was not asked for because something before it is missing is silent.
@@ -58,6 +60,14 @@ pub enum Vm {
     },
 }
 
+/// How far a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Far {
+    pub percent: u8,
+    /// Of an image that is being written.
+    pub mb_per_s: Option<u32>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IronicNode {
     pub state: String,
@@ -67,7 +77,7 @@ pub struct IronicNode {
     /// There is an inventory of it.
     pub inspected: bool,
     pub waiting: Option<String>,
-    pub percent: Option<u8>,
+    pub far: Option<Far>,
 }
 
 impl IronicNode {
@@ -116,7 +126,7 @@ pub struct Worker {
     pub joined: bool,
     /// What it is at, for people.
     pub doing: String,
-    pub percent: Option<u8>,
+    pub far: Option<Far>,
 }
 
 impl Seen {

@@ -177,7 +177,10 @@ fn it_is_done_when_the_bootstrap_is_gone_and_every_worker_has_joined() {
         name: "worker".into(),
         joined,
         doing: "provisioning".into(),
-        percent: Some(40),
+        far: Some(Far {
+            percent: 40,
+            mb_per_s: Some(12),
+        }),
     };
     let seen = |joined: [bool; 2]| Seen {
         vm: Vm::Absent,
@@ -188,7 +191,7 @@ fn it_is_done_when_the_bootstrap_is_gone_and_every_worker_has_joined() {
     };
     let waiting = ask(&seen([true, false]));
     assert_eq!(waiting.phase, Some(Phase::Workers));
-    assert_eq!(waiting.waits[0].percent, Some(40));
+    assert_eq!(waiting.waits[0].far.map(|far| far.percent), Some(40));
     assert_eq!(ask(&seen([true, true])).phase, None);
 }
 

@@ -206,6 +206,24 @@ pub fn run(command: Command) -> Result<()> {
     }
 }
 
+impl Command {
+    /// See the program's own.
+    pub fn only_prints(&self) -> bool {
+        match self {
+            Self::Status { .. }
+            | Self::Console { .. }
+            | Self::InstallConfig { .. }
+            | Self::Doctor => true,
+            Self::Up(_)
+            | Self::Power { .. }
+            | Self::Fault(_)
+            | Self::Exec { .. }
+            | Self::Down { .. }
+            | Self::Run { .. } => false,
+        }
+    }
+}
+
 impl At {
     fn dir(&self) -> Result<Dir> {
         Ok(Dir::new(&self.dir).map_err(up::Error::from)?)

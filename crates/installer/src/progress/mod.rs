@@ -1,5 +1,7 @@
 //! What an install is at, told to a terminal, a pipe, or a program.
 
+mod picture;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,12 +11,16 @@ use plan::cluster::Plan;
 use plan::install::{Action, Next, Phase, Verb, Wait};
 use serde_json::{Value, json};
 
+pub use picture::{Line, Picture};
+
 use crate::cluster::Failed;
 
 /// Whoever is told.
 pub trait Tell: Send {
     /// One thing that happened: a line for people, and the same for programs.
     fn event(&mut self, line: &str, event: &Value);
+    /// What it looks like now, for whoever can draw.
+    fn picture(&mut self, _picture: &Picture) {}
     /// A remark inside a long piece of work.
     fn note(&mut self, what: &str) {
         self.event(
@@ -30,6 +36,8 @@ pub struct Progress {
     began: Timestamp,
     phase: Option<(Phase, Timestamp)>,
     waits: BTreeMap<String, String>,
+    /// Since when each is waited for, and for what.
+    reasons: BTreeMap<String, (String, Timestamp)>,
     took: Vec<(Phase, Duration)>,
 }
 
@@ -40,6 +48,7 @@ impl Progress {
             began: now,
             phase: None,
             waits: BTreeMap::new(),
+            reasons: BTreeMap::new(),
             took: Vec::new(),
         }
     }
@@ -75,6 +84,35 @@ impl Progress {
             }
         }
         self.waits = waits;
+        tell.picture(&self.picture(phase, next, now));
+    }
+
+    fn picture(&mut self, phase: Phase, next: &Next, now: Timestamp) -> Picture {
+        let before = std::mem::take(&mut self.reasons);
+        for wait in &next.waits {
+            let same = before.get(&wait.subject);
+            let since = same.filter(|(reason, _)| *reason == wait.reason);
+            let since = since.map_or(now, |(_, since)| *since);
+            let reason = (wait.reason.clone(), since);
+            self.reasons.insert(wait.subject.clone(), reason);
+        }
+        let line = |wait: &Wait| Line {
+            subject: wait.subject.clone(),
+            reason: wait.reason.clone(),
+            far: wait.far,
+            since: since(self.reasons[&wait.subject].1, now),
+        };
+        let number = Phase::ALL.iter().position(|known| *known == phase);
+        Picture {
+            phase: phase.name(),
+            number: number.unwrap_or(0) + 1,
+            of: Phase::ALL.len(),
+            elapsed: self
+                .phase
+                .map_or(Duration::ZERO, |(_, begun)| since(begun, now)),
+            expected: phase.expected(&self.plan),
+            waits: next.waits.iter().map(line).collect(),
+        }
     }
 
     pub fn doing(&mut self, action: &Action, tell: &mut dyn Tell) {
@@ -130,8 +168,8 @@ fn since(then: Timestamp, now: Timestamp) -> Duration {
 
 /// Without the percentage's last digit: a line every tenth is enough.
 fn words(wait: &Wait) -> String {
-    match wait.percent {
-        Some(percent) => format!("{}, {} %", wait.reason, percent / 10 * 10),
+    match wait.far {
+        Some(far) => format!("{}, {} %", wait.reason, far.percent / 10 * 10),
         None => wait.reason.clone(),
     }
 }

@@ -1,0 +1,166 @@
+//! From powered-off servers to a cluster that loses masters and gains workers.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::str_of;
+use crate::site::{API_VIP, Cluster, INGRESS_VIP, is_true, name, said};
+
+/// Emulated processors share two real ones.
+const SOON: Duration = Duration::from_mins(1);
+const BOOT: Duration = Duration::from_mins(5);
+const PROVISION: Duration = Duration::from_mins(8);
+
+/// Asks the API through its address, again and again, and prints the longest time without an answer.
+const PROBE: &str = r#"
+import http.client, ssl, sys, time
+context = ssl._create_unverified_context()
+def answers():
+    connection = http.client.HTTPSConnection(sys.argv[1], 6443, timeout=0.5, context=context)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except Exception:
+        return False
+    finally:
+        connection.close()
+good = time.monotonic()
+end, longest = good + float(sys.argv[2]), 0.0
+while time.monotonic() < end:
+    began = time.monotonic()
+    if answers():
+        longest, good = max(longest, began - good), began
+    time.sleep(0.01)
+print(max(longest, time.monotonic() - good))
+"#;
+
+#[test]
+fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
+    let cluster = Cluster::install(&["--masters", "3", "--workers", "1", "--servers", "5"]);
+    let masters = ["master-0", "master-1", "master-2"];
+
+    let mut ready = cluster.ready();
+    ready.sort();
+    assert_eq!(ready, ["master-0", "master-1", "master-2", "worker-0"]);
+    let running = |machine: &Value| machine["status"]["phase"] == "Running";
+    cluster.wait_for("every Machine to run", SOON, || {
+        let machines = cluster.get("machines");
+        machines.len() == 4 && machines.iter().all(running)
+    });
+    let disk = cluster.lab.dir().join("site/bootstrap/disk.qcow2");
+    assert!(!disk.exists(), "the bootstrap VM is still here");
+    assert!(masters.contains(&cluster.vip_on().as_str()));
+    names_are_answered(&cluster);
+    ports_are_balanced(&cluster);
+
+    // The same command again finds nothing to do.
+    cluster.lab.ok(&["up", "--name", &cluster.lab.name]);
+
+    // The node that provisions is lost, and a worker can still be added.
+    let lost = cluster.metal3_on();
+    let measured = (lost == cluster.vip_on()).then(|| moves(&cluster, &lost));
+    if measured.is_none() {
+        cluster.power(&lost, "off");
+    }
+    cluster.scale(2);
+    cluster.wait_for("a second worker", PROVISION, || {
+        cluster.ready().contains(&"worker-1".to_owned())
+    });
+    cluster.power(&lost, "on");
+    all_masters(&cluster);
+
+    // The node that has the API's address is lost, and comes back.
+    let gap = measured.unwrap_or_else(|| {
+        let lost = cluster.vip_on();
+        let gap = moves(&cluster, &lost);
+        cluster.power(&lost, "on");
+        gap
+    });
+    println!("the API did not answer for {gap:.3} s");
+    assert!(gap < 5.0, "{gap} s without the API");
+    all_masters(&cluster);
+
+    // One worker less: its host is free, clean and off.
+    cluster.scale(1);
+    cluster.wait_for("one worker to be given back", PROVISION, || {
+        let hosts = cluster.get("baremetalhosts");
+        let free = hosts.iter().any(|host| {
+            host["status"]["provisioning"]["state"] == "available"
+                && host["status"]["poweredOn"] == false
+        });
+        let nodes = cluster.get("nodes");
+        free && nodes.len() == 4
+    });
+}
+
+/// Cuts the power of whoever has the API's address: how long nobody answers there.
+fn moves(cluster: &Cluster, holder: &str) -> f64 {
+    let probe = ["exec", "--", "python3", "-c", PROBE, API_VIP, "20"];
+    let mut probe = cluster.lab.command(&probe);
+    let mut probe = probe.stdout(Stdio::piped()).spawn().unwrap();
+    cluster.power(holder, "off");
+    let mut printed = String::new();
+    probe
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut printed)
+        .unwrap();
+    assert!(probe.wait().unwrap().success());
+    assert_ne!(cluster.vip_on(), holder);
+    printed.trim().parse().unwrap()
+}
+
+fn all_masters(cluster: &Cluster) {
+    cluster.wait_for("three masters with their etcd and API", BOOT, || {
+        let nodes = cluster.get("nodes");
+        let all = ["Ready", "APIServerReady", "EtcdMemberReady"];
+        let well = |node: &&Value| {
+            name(node).starts_with("master") && all.iter().all(|kind| is_true(node, kind))
+        };
+        nodes.iter().filter(well).count() == 3
+    });
+}
+
+/// Every node answers for the cluster's names at its own address.
+fn names_are_answered(cluster: &Cluster) {
+    let domain = format!("{0}.{0}.test", cluster.lab.name);
+    let nodes = cluster.addresses();
+    for (node, server) in &nodes {
+        let server = format!("@{server}");
+        let look_up = |name: &str| {
+            let name = format!("{name}.{domain}");
+            said(
+                &cluster
+                    .lab
+                    .try_exec(&["dig", "+short", "+time=5", &server, &name]),
+            )
+        };
+        for (name, address) in [
+            ("api", API_VIP),
+            ("api-int", API_VIP),
+            ("shop.apps", INGRESS_VIP),
+        ] {
+            assert_eq!(look_up(name), address, "{name} at {node}");
+        }
+        for (name, address) in &nodes {
+            assert_eq!(look_up(name), *address, "{name} at {node}");
+        }
+    }
+}
+
+fn ports_are_balanced(cluster: &Cluster) {
+    for url in [
+        format!("https://{API_VIP}:6443/readyz"),
+        format!("https://{API_VIP}:22623/healthz"),
+        format!("http://{INGRESS_VIP}/"),
+    ] {
+        said(&cluster.lab.try_exec(&["curl", "-sfkm", "10", &url]));
+    }
+    let version = said(&cluster.kubectl(&["version", "-o", "json"]));
+    let version: Value = serde_json::from_str(&version).unwrap();
+    assert!(str_of(&version["serverVersion"]["gitVersion"]).contains("plinth"));
+}

@@ -1,0 +1,8 @@
+//! `plinth lab up`: whole clusters, one at a time, because each takes the whole machine.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod life;
+mod site;

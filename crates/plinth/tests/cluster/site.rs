@@ -1,0 +1,193 @@
+//! A cluster on a rack of its own, seen with the tools of an operator.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::harness::{Lab, PLINTH, poll, str_of, text};
+
+pub const API_VIP: &str = "192.168.111.5";
+pub const INGRESS_VIP: &str = "192.168.111.6";
+pub const NAMESPACE: &str = "openshift-machine-api";
+
+/// A cluster that goes down with the test.
+pub struct Cluster {
+    pub lab: Lab,
+    log: PathBuf,
+}
+
+impl Cluster {
+    /// `plinth lab up ARGS`, killed after every phase and run again until it is done.
+    pub fn install(args: &[&str]) -> Self {
+        let lab = Lab::new();
+        let home = lab.dir().parent().unwrap().to_owned();
+        // Debug information would travel to every node.
+        let program = home.join("plinth");
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(&program).arg(PLINTH);
+        assert!(strip.status().unwrap().success());
+        let log = home.join("install.log");
+        let cluster = Self { lab, log };
+        let fixed = ["up", "--name", &cluster.lab.name];
+        let args = [&fixed[..], args].concat();
+        let mut finished = BTreeSet::new();
+        while !cluster.run_to_the_next_phase(&args, &program, &mut finished) {}
+        println!("{}", std::fs::read_to_string(&cluster.log).unwrap());
+        cluster
+    }
+
+    /// True if nothing is left to do. A phase that ends for the first time is the end of the installer, too.
+    fn run_to_the_next_phase(
+        &self,
+        args: &[&str],
+        program: &Path,
+        finished: &mut BTreeSet<String>,
+    ) -> bool {
+        let mut log = File::options();
+        let mut log = log.create(true).append(true).open(&self.log).unwrap();
+        let mut up = self.lab.command(args);
+        let up = up.env("PLINTH_BINARY", program).process_group(0);
+        let up = up.stdout(Stdio::piped()).stderr(log.try_clone().unwrap());
+        let mut up = up.spawn().unwrap();
+        for line in BufReader::new(up.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            writeln!(log, "{line}").unwrap();
+            let ended = line.split_once(": done in ").map(|(phase, _)| phase);
+            if ended.is_some_and(|phase| finished.insert(phase.to_owned())) {
+                let group = Pid::from_raw(up.id().cast_signed());
+                killpg(group, Signal::SIGKILL).unwrap();
+                up.wait().unwrap();
+                return false;
+            }
+        }
+        let ended = up.wait().unwrap();
+        if !ended.success() {
+            self.tell();
+            panic!("lab up: {ended}");
+        }
+        true
+    }
+
+    /// What there is to see of a cluster that does not do what it should.
+    fn tell(&self) {
+        println!("{}", std::fs::read_to_string(&self.log).unwrap());
+        let bootstrap = self.lab.dir().join("site/bootstrap/console.log");
+        let console = std::fs::read(bootstrap).unwrap_or_default();
+        println!(
+            "== bootstrap\n{}",
+            end_of(&String::from_utf8_lossy(&console))
+        );
+        for server in self.lab.status()["servers"].as_array().unwrap() {
+            let name = str_of(&server["name"]);
+            println!("== {name}\n{}", end_of(&self.lab.console(name)));
+        }
+    }
+
+    pub fn kubectl(&self, args: &[&str]) -> Output {
+        let config = self.lab.dir().join("site/auth/kubeconfig");
+        let config = config.to_str().unwrap();
+        let fixed = ["kubectl", "--kubeconfig", config, "--request-timeout=10s"];
+        self.lab.try_exec(&[&fixed[..], args].concat())
+    }
+
+    /// All objects of a kind; none if the API does not answer just now.
+    pub fn get(&self, kind: &str) -> Vec<Value> {
+        let output = self.kubectl(&["get", kind, "-A", "-o", "json"]);
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub fn wait_for(&self, what: &str, within: Duration, so: impl FnMut() -> bool) {
+        println!("waiting for {what}");
+        if !poll(within, so) {
+            self.tell();
+            panic!("not seen within {} s: {what}", within.as_secs());
+        }
+    }
+
+    /// The names of Nodes that are ready.
+    pub fn ready(&self) -> Vec<String> {
+        let nodes = self.get("nodes");
+        let ready = nodes.iter().filter(|node| is_true(node, "Ready"));
+        ready.map(|node| name(node).to_owned()).collect()
+    }
+
+    /// Each Node with its first address.
+    pub fn addresses(&self) -> Vec<(String, String)> {
+        let nodes = self.get("nodes");
+        let address = |node: &Value| str_of(&node["status"]["addresses"][0]["address"]).to_owned();
+        let both = nodes
+            .iter()
+            .map(|node| (name(node).to_owned(), address(node)));
+        both.collect()
+    }
+
+    pub fn scale(&self, replicas: u16) {
+        let replicas = format!("--replicas={replicas}");
+        let args = ["scale", "machineset", "--all", "-n", NAMESPACE, &replicas];
+        self.wait_for("kubectl scale", Duration::from_secs(30), || {
+            self.kubectl(&args).status.success()
+        });
+    }
+
+    /// The master on which metal3 is active.
+    pub fn metal3_on(&self) -> String {
+        let path = "jsonpath={.spec.holderIdentity}";
+        let output = self.kubectl(&["get", "lease", "metal3", "-n", NAMESPACE, "-o", path]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The master that has the API's address, by the MAC that answers for it.
+    pub fn vip_on(&self) -> String {
+        let url = format!("https://{API_VIP}:6443/readyz");
+        self.lab.try_exec(&["curl", "-skm5", &url]);
+        let seen = self.lab.exec(&["ip", "neighbour", "show", API_VIP]);
+        let servers = self.lab.status()["servers"].clone();
+        let mut servers = servers.as_array().unwrap().iter();
+        let has = |server: &Value| {
+            let ports = server["macs"].as_array().into_iter().flatten();
+            ports
+                .into_iter()
+                .any(|port| seen.contains(str_of(&port["mac"])))
+        };
+        let at = servers.position(has);
+        let at = at.unwrap_or_else(|| panic!("nobody has {API_VIP}: {seen}"));
+        format!("master-{at}")
+    }
+
+    /// Cuts the power of a master, or gives it back.
+    pub fn power(&self, master: &str, state: &str) {
+        let server = master.replace("master", "server");
+        self.lab.ok(&["power", &server, state]);
+    }
+}
+
+pub fn name(object: &Value) -> &str {
+    str_of(&object["metadata"]["name"])
+}
+
+pub fn is_true(object: &Value, condition: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|seen| seen["type"] == condition && seen["status"] == "True")
+}
+
+/// `text` of an answer that must have come.
+pub fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(output));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn end_of(text: &str) -> &str {
+    let start = text.len().saturating_sub(20_000);
+    let start = (start..text.len()).find(|at| text.is_char_boundary(*at));
+    &text[start.unwrap_or(text.len())..]
+}
