@@ -47,13 +47,13 @@ pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::root().join("target"), PathBuf::from)
 }
 
-/// `cargo xtask lab`: everything from a bare Debian machine to a rack one can power on.
+/// `cargo xtask lab`: everything from a bare Debian machine to a cluster on a rack of its own.
 pub fn lab(args: &[String]) -> Result<()> {
     deps::install()?;
     agent()?;
     let plinth = plinth()?;
     let mut up = as_root(&plinth)?;
-    up.args(["lab", "up", "--rack-only"]).args(args);
+    up.args(["lab", "up"]).args(args);
     up.env("PLINTH_AGENT", agent_binary());
     sh::run(&mut up)
 }
