@@ -32,11 +32,14 @@ pub const ETCD_CONDITION: &str = "EtcdMemberReady";
 const ANSWER: Duration = Duration::from_secs(5);
 
 pub(super) async fn look(installer: &Installer) -> Reach<install::Api> {
-    match tokio::time::timeout(ANSWER, ask(installer)).await {
-        Ok(Ok(api)) => Reach::Answers(api),
-        Ok(Err(Failed(why))) => Reach::Silent(why),
-        Err(_) => Reach::Silent(late()),
-    }
+    let why = match tokio::time::timeout(ANSWER, ask(installer)).await {
+        Ok(Ok(api)) => return Reach::Answers(api),
+        Ok(Err(Failed(why))) => why,
+        Err(_) => late(),
+    };
+    // Its connection may lead to a node that is gone.
+    installer.known.lock().client = None;
+    Reach::Silent(why)
 }
 
 async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
@@ -50,24 +53,25 @@ async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
     let lease = leases.get_opt(METAL3_LEASE).await?;
-    let missing_manifests = missing(installer, &client).await?;
-    let workers = if missing_manifests.is_empty() {
-        workers::look(&client, &nodes).await?
-    } else {
-        // Nobody makes any yet, and what they are may be unknown here.
-        Vec::new()
-    };
-    Ok(install::Api {
+    let mut api = install::Api {
         complete,
         requests: requests::look(installer, &client, &nodes).await?,
-        missing_manifests,
+        missing_manifests: Vec::new(),
         metal3: metal3(lease.as_ref()),
-        workers,
+        workers: Vec::new(),
         nodes: nodes
             .iter()
             .map(|node| (node.name_any(), joined(node)))
             .collect(),
-    })
+    };
+    // Each is asked for only when it can matter: a control plane that forms has enough to do.
+    if !complete && install::control_plane_is_ready(&installer.plan, &api) {
+        api.missing_manifests = missing(installer, &client).await?;
+    }
+    if complete {
+        api.workers = workers::look(&client, &nodes).await?;
+    }
+    Ok(api)
 }
 
 fn joined(node: &Node) -> Joined {
@@ -115,6 +119,10 @@ async fn missing(installer: &Installer, client: &Client) -> Result<Vec<String>, 
     let mut missing = Vec::new();
     let mut kinds = Kinds::default();
     for (file, objects) in manifests(installer)? {
+        if installer.known.lock().applied.contains(&file) {
+            continue;
+        }
+        let mut all = true;
         for object in &objects {
             let there = match kinds.api(client, object).await {
                 Some(api) => api.get_opt(&object.name_any()).await?.is_some(),
@@ -122,9 +130,13 @@ async fn missing(installer: &Installer, client: &Client) -> Result<Vec<String>, 
                 None => false,
             };
             if !there {
+                all = false;
                 missing.push(file.clone());
                 break;
             }
+        }
+        if all {
+            installer.known.lock().applied.insert(file);
         }
     }
     Ok(missing)
@@ -196,6 +208,15 @@ fn manifests(installer: &Installer) -> Result<BTreeMap<String, Vec<DynamicObject
 
 /// As the administrator, by the VIP: the name may not be known where we run.
 pub(super) async fn client(installer: &Installer) -> Result<Client, Failed> {
+    if let Some(client) = &installer.known.lock().client {
+        return Ok(client.clone());
+    }
+    let client = connect(installer).await?;
+    installer.known.lock().client = Some(client.clone());
+    Ok(client)
+}
+
+async fn connect(installer: &Installer) -> Result<Client, Failed> {
     let text = installer.dir.kubeconfig()?;
     let kubeconfig = Kubeconfig::from_yaml(&text)?;
     let mut config =

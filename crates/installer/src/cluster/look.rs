@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clients::ironic::{self, Ironic};
 use clients::redfish::Verify;
-use plan::install::{self, Far, IronicNode, Reach, Seen, Vm};
+use plan::install::{self, Far, IronicNode, Phase, Reach, Seen, Vm};
 use serde_json::Value;
 
 use super::{Error, Installer, api};
@@ -18,17 +18,15 @@ impl Installer {
     pub(super) async fn look(&self) -> Result<Seen, Error> {
         let vm = self.home.look()?;
         let assets = self.dir.is_complete();
-        let nothing = || "the bootstrap VM does not run".to_owned();
-        let (ironic, mcs) = if assets && vm == Vm::Running {
-            tokio::join!(self.look_ironic(), self.look_mcs())
-        } else {
-            (Reach::Silent(nothing()), Reach::Silent(nothing()))
-        };
-        let api = if assets {
-            api::look(self).await
-        } else {
-            Reach::Silent("it has no files yet".into())
-        };
+        let kept = self.dir.kept()?;
+        // Before the first start of the VM there is nobody to wait for.
+        let begun = assets && kept.began.contains_key(&Phase::BootstrapVm);
+        let running = begun && vm == Vm::Running;
+        let (ironic, mcs, api) = tokio::join!(
+            if_so(running, self.look_ironic()),
+            if_so(running, self.look_mcs()),
+            if_so(begun, api::look(self)),
+        );
         let missing = match &self.images {
             Some(_) => Vec::new(),
             None => vec!["OS image".into(), "ramdisk".into()],
@@ -103,6 +101,15 @@ impl Installer {
             None => format!("api.{}", self.plan.cluster.domain),
         };
         format!("https://{host}:{}", self.plan.ports[service])
+    }
+}
+
+/// Asks only where an answer can come from.
+async fn if_so<T>(so: bool, look: impl Future<Output = Reach<T>>) -> Reach<T> {
+    if so {
+        look.await
+    } else {
+        Reach::Silent("the bootstrap VM does not run".into())
     }
 }
 

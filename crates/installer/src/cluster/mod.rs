@@ -15,8 +15,10 @@ mod look;
 mod requests;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -87,6 +89,25 @@ struct Installer {
     /// Known once they are in the cache.
     images: Option<Images>,
     trouble: Option<Trouble>,
+    known: Known,
+}
+
+/// What one look leaves to the next, so that it need not be asked for again.
+#[derive(Default)]
+struct Known(Mutex<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    /// With its connection to the API.
+    client: Option<kube::Client>,
+    /// Manifests that were seen in the cluster, by file.
+    applied: BTreeSet<String>,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Installer {
@@ -108,6 +129,7 @@ impl Installer {
             binary,
             images: None,
             trouble: None,
+            known: Known::default(),
         })
     }
 

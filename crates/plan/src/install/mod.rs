@@ -164,7 +164,7 @@ fn before_hand_over(plan: &Plan, seen: &Seen) -> Phase {
         return Phase::ControlPlaneDeploy;
     }
     match &seen.api {
-        Reach::Answers(api) if masters(plan).all(|host| api.ready(host)) => {
+        Reach::Answers(api) if control_plane_is_ready(plan, api) => {
             if api.missing_manifests.is_empty() {
                 Phase::HandOver
             } else {
@@ -173,6 +173,11 @@ fn before_hand_over(plan: &Plan, seen: &Seen) -> Phase {
         }
         Reach::Answers(_) | Reach::Silent(_) => Phase::ControlPlaneReady,
     }
+}
+
+/// Every master has joined, with its etcd and its API.
+pub fn control_plane_is_ready(plan: &Plan, api: &Api) -> bool {
+    masters(plan).all(|host| api.ready(host))
 }
 
 fn masters(plan: &Plan) -> impl Iterator<Item = &HostPlan> {
