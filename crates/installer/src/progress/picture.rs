@@ -135,7 +135,7 @@ mod tests {
             number: 5,
             of: 10,
             elapsed: Duration::from_secs(190),
-            expected: Duration::from_secs(720),
+            expected: Duration::from_mins(12),
             waits,
         }
     }

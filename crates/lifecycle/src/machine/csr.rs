@@ -186,8 +186,6 @@ fn usages(request: &Request, auth: &str) -> bool {
             .all(|usage| allowed.contains(&usage.as_str()))
 }
 
-/// By an address of the Machine, or by its host's name, which is what a node calls itself without DHCP's help.
-
 fn approve(reason: impl Into<String>) -> Verdict {
     Verdict::Approve {
         reason: reason.into(),

@@ -61,7 +61,7 @@ fn internal(machine: &Machine) -> impl Iterator<Item = &String> {
     internal.map(|seen| &seen.address)
 }
 
-/// A node of this Machine may have this name.
+/// By an address of the Machine, or by its host's name, which is what a node calls itself without DHCP's help.
 pub(super) fn names(machine: &Machine, name: &str) -> bool {
     let addresses = &machine.status.addresses;
     let by_address = addresses.iter().any(|seen| {
