@@ -54,7 +54,7 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
     assert!(!disk.exists(), "the bootstrap VM is still here");
     assert!(masters.contains(&cluster.vip_on().as_str()));
     names_are_answered(&cluster);
-    ports_are_balanced(&cluster);
+    ports_answer(&cluster);
 
     // The same command again finds nothing to do.
     cluster.lab.ok(&["up", "--name", &cluster.lab.name]);
@@ -152,7 +152,7 @@ fn names_are_answered(cluster: &Cluster) {
     }
 }
 
-fn ports_are_balanced(cluster: &Cluster) {
+fn ports_answer(cluster: &Cluster) {
     for url in [
         format!("https://{API_VIP}:6443/readyz"),
         format!("https://{API_VIP}:22623/healthz"),
