@@ -221,13 +221,8 @@ async fn is_this_program(entry: &Entry) -> bool {
             return Ok(None);
         }
         let mut digest = Sha256::new();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match file.read(&mut buffer).await? {
-                0 => return Ok::<_, std::io::Error>(Some(hex(&digest.finalize()))),
-                read => digest.update(&buffer[..read]),
-            }
-        }
+        read_into(&mut digest, &mut file).await?;
+        Ok::<_, std::io::Error>(Some(hex(&digest.finalize())))
     };
     matches!(digest.await, Ok(Some(found)) if found == entry.sha256)
 }
@@ -271,15 +266,8 @@ impl Part {
             part.restart().await?;
             return Ok(part);
         }
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            let read = part.file.read(&mut buffer).await?;
-            if read == 0 {
-                return Ok(part);
-            }
-            part.digest.update(&buffer[..read]);
-            part.length += read as u64;
-        }
+        part.length = read_into(&mut part.digest, &mut part.file).await?;
+        Ok(part)
     }
 
     async fn restart(&mut self) -> std::io::Result<()> {
@@ -295,6 +283,20 @@ impl Part {
         self.digest.update(piece);
         self.length += piece.len() as u64;
         Ok(())
+    }
+}
+
+/// From where the file is at to its end; how many bytes that are.
+async fn read_into(digest: &mut Sha256, file: &mut File) -> std::io::Result<u64> {
+    let mut buffer = vec![0; 256 << 10];
+    let mut length = 0;
+    loop {
+        let read = file.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(length);
+        }
+        digest.update(&buffer[..read]);
+        length += read as u64;
     }
 }
 
