@@ -1,10 +1,13 @@
 //! How long a BMC that does not answer is left alone.
 //!
 //! ```text
-//!   Answering ── silence ─▶ Silent { again_at } ── its time has come ─▶ one asker goes, the others wait on
-//!       ▲                        ▲   │                                        │
-//!       └──────── an answer ─────┼───┘◀──────────── silence, twice as long ───┘
+//!   Answering ── silence ─▶ Silent { again_at } ── its time has come, or work has ─▶ one goes to try
+//!       ▲                        ▲   │                                                  │
+//!       └──────── an answer ─────┼───┘◀──────────── silence, twice as long ─────────────┘
 //! ```
+//!
+//! Looks keep to the pauses. Work does not: somebody wants it now, and its own retries are paced. But while one tries,
+//! nobody else does.
 //!
 //! Pure: the time and the dice are arguments.
 
@@ -33,7 +36,17 @@ enum State {
         failures: u32,
         reason: String,
         again_at: Instant,
+        /// Somebody is trying; whoever is not back by then is taken for lost.
+        trial: Option<Instant>,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// An operation that was asked for.
+    Work,
+    /// A regular look, or a question that can go unanswered.
+    Look,
 }
 
 /// Whether to ask now.
@@ -44,6 +57,8 @@ pub enum Advice {
     Wait {
         reason: String,
         pause: Duration,
+        /// Somebody is trying and will know before that.
+        trial: bool,
     },
 }
 
@@ -55,22 +70,28 @@ impl Backoff {
         }
     }
 
-    pub fn advice(&mut self, now: Instant) -> Advice {
-        match &mut self.state {
-            State::Answering => Advice::Ask,
-            State::Silent {
-                reason, again_at, ..
-            } => {
-                if now < *again_at {
-                    return Advice::Wait {
-                        reason: reason.clone(),
-                        pause: *again_at - now,
-                    };
-                }
-                // This asker goes; the others wait for what it finds.
-                *again_at = now + self.limits.trial;
-                Advice::Ask
+    pub fn advice(&mut self, now: Instant, asker: Asker) -> Advice {
+        let State::Silent {
+            reason,
+            again_at,
+            trial,
+            ..
+        } = &mut self.state
+        else {
+            return Advice::Ask;
+        };
+        let until = match (*trial, asker) {
+            (Some(until), _) if now < until => until,
+            (_, Asker::Look) if now < *again_at => *again_at,
+            (_, Asker::Look | Asker::Work) => {
+                *trial = Some(now + self.limits.trial);
+                return Advice::Ask;
             }
+        };
+        Advice::Wait {
+            reason: reason.clone(),
+            pause: until - now,
+            trial: trial.is_some_and(|until| now < until),
         }
     }
 
@@ -93,6 +114,7 @@ impl Backoff {
             failures: before.saturating_add(1),
             reason: reason.to_owned(),
             again_at: now + pause,
+            trial: None,
         };
         pause
     }
@@ -135,18 +157,42 @@ mod tests {
     fn a_silent_bmc_is_left_alone_with_a_reason_and_then_tried_by_one() {
         let mut backoff = Backoff::new(LIMITS);
         let start = Instant::now();
-        assert_eq!(backoff.advice(start), Advice::Ask);
+        assert_eq!(backoff.advice(start, Asker::Look), Advice::Ask);
         backoff.silent(start, "connection refused", EVEN);
-        let wait = |pause| Advice::Wait {
+        let wait = |pause, trial| Advice::Wait {
             reason: "connection refused".into(),
             pause: Duration::from_secs(pause),
+            trial,
         };
-        assert_eq!(backoff.advice(start), wait(2));
+        assert_eq!(backoff.advice(start, Asker::Look), wait(2, false));
         let later = start + Duration::from_secs(2);
-        assert_eq!(backoff.advice(later), Advice::Ask);
-        assert_eq!(backoff.advice(later), wait(30), "somebody is trying");
+        assert_eq!(backoff.advice(later, Asker::Look), Advice::Ask);
+        for asker in [Asker::Look, Asker::Work] {
+            assert_eq!(
+                backoff.advice(later, asker),
+                wait(30, true),
+                "somebody is trying"
+            );
+        }
         // Whoever went is lost: the next one may.
-        assert_eq!(backoff.advice(later + LIMITS.trial), Advice::Ask);
+        assert_eq!(
+            backoff.advice(later + LIMITS.trial, Asker::Look),
+            Advice::Ask
+        );
+    }
+
+    #[test]
+    fn work_does_not_wait_for_the_pause_and_tries_alone() {
+        let mut backoff = Backoff::new(LIMITS);
+        let now = Instant::now();
+        backoff.silent(now, "timed out", EVEN);
+        assert_eq!(backoff.advice(now, Asker::Work), Advice::Ask);
+        assert!(matches!(
+            backoff.advice(now, Asker::Work),
+            Advice::Wait { trial: true, .. }
+        ));
+        backoff.answered();
+        assert_eq!(backoff.advice(now, Asker::Work), Advice::Ask);
     }
 
     #[test]
@@ -157,7 +203,7 @@ mod tests {
             backoff.silent(now, "timed out", EVEN);
         }
         backoff.answered();
-        assert_eq!(backoff.advice(now), Advice::Ask);
+        assert_eq!(backoff.advice(now, Asker::Look), Advice::Ask);
         assert_eq!(backoff.silent(now, "timed out", EVEN), LIMITS.first);
     }
 

@@ -10,15 +10,17 @@
 //! long. Only its own nodes notice.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use clients::{ipmi, redfish};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::backoff::{Advice, Backoff};
+use super::backoff::{Advice, Asker, Backoff};
 use super::error::Error;
 use super::info::{Access, Verify};
 use super::patience::Options;
@@ -43,6 +45,8 @@ struct Line {
     /// For people.
     name: String,
     backoff: Mutex<Backoff>,
+    /// Somebody's talk has ended: it is known whether the BMC answers.
+    ended: Notify,
     usage: Mutex<Usage>,
     clients: tokio::sync::Mutex<Clients>,
 }
@@ -70,15 +74,15 @@ impl Lines {
         })
     }
 
-    /// Does something with a BMC, once it is its turn. One that is silent is waited for no longer than `patience`.
+    /// Does something with a BMC, once it is its turn.
     pub async fn talk<T>(
         self: &Arc<Self>,
         access: &Access,
-        patience: Duration,
+        asker: Asker,
         act: impl AsyncFnOnce(&Bmc) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let line = self.line(access);
-        self.turn(&line, patience).await?;
+        line.turn(asker).await?;
         let _user = User::of(&line);
         let work = async {
             let bmc = line.bmc(access, &self.options).await?;
@@ -86,7 +90,9 @@ impl Lines {
         };
         // Boxed: it is part of every future that deals with a BMC.
         let result = Box::pin(work).await;
-        line.note(result)
+        let result = line.note(result);
+        line.ended.notify_waiters();
+        result
     }
 
     /// Gives every session back.
@@ -101,31 +107,13 @@ impl Lines {
         }
     }
 
-    async fn turn(&self, line: &Line, patience: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let now = Instant::now();
-            let advice = lock(&line.backoff).advice(now);
-            match advice {
-                Advice::Ask => return Ok(()),
-                Advice::Wait { reason, pause } if now + pause > deadline => {
-                    return Err(Error::Silent {
-                        bmc: line.name.clone(),
-                        reason,
-                        pause,
-                    });
-                }
-                Advice::Wait { pause, .. } => tokio::time::sleep(pause).await,
-            }
-        }
-    }
-
     fn line(self: &Arc<Self>, access: &Access) -> Arc<Line> {
         let mut lines = lock(&self.open);
         let line = lines.entry(key(access)).or_insert_with(|| {
             Arc::new(Line {
                 name: name(access),
                 backoff: Mutex::new(Backoff::new(self.options.backoff())),
+                ended: Notify::new(),
                 usage: Mutex::new(Usage {
                     users: 0,
                     last: Instant::now(),
@@ -179,6 +167,34 @@ async fn sweep(lines: Weak<Lines>, idle: Duration) {
 }
 
 impl Line {
+    /// Whoever comes while another tries shares what that one finds.
+    async fn turn(&self, asker: Asker) -> Result<(), Error> {
+        let mut waits = asker == Asker::Work;
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            let asker = if waits { asker } else { Asker::Look };
+            let advice = lock(&self.backoff).advice(Instant::now(), asker);
+            match advice {
+                Advice::Ask => return Ok(()),
+                Advice::Wait {
+                    pause, trial: true, ..
+                } if waits => {
+                    // If it is over without a word, whoever tried is lost.
+                    _ = tokio::time::timeout(pause, ended).await;
+                    waits = false;
+                }
+                Advice::Wait { reason, pause, .. } => {
+                    return Err(Error::Silent {
+                        bmc: self.name.clone(),
+                        reason,
+                        pause,
+                    });
+                }
+            }
+        }
+    }
+
     async fn bmc(&self, access: &Access, options: &Options) -> Result<Bmc, Error> {
         let mut clients = self.clients.lock().await;
         match access {

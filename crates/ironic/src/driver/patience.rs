@@ -98,11 +98,6 @@ impl Options {
         }
     }
 
-    /// Work waits this long for its turn at a BMC that was silent, before it counts as failed.
-    pub fn turn(&self) -> Duration {
-        seconds(self.patience.longest_silence).min(Duration::from_secs(30))
-    }
-
     pub fn redfish(&self) -> redfish::Limits {
         redfish::Limits {
             connect: seconds(self.patience.connect),

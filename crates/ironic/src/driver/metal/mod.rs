@@ -14,11 +14,11 @@ mod steps;
 mod vendor;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lifecycle::node::{Outcome, StepSpec, Work};
 use serde_json::Value;
 
+use super::backoff::Asker;
 use super::error::Error;
 use super::info::{self, Access};
 use super::lines::{Bmc, Lines};
@@ -95,7 +95,7 @@ impl Metal {
                 }
             }
             Work::ReadPower => {
-                let power = self.read_power(node, self.lines.options.turn()).await?;
+                let power = self.read_power(node, Asker::Work).await?;
                 Ok(Report::of(Outcome::Power(power)))
             }
             Work::PowerOff => self.power_off(node).await.map(seen),
@@ -156,16 +156,14 @@ impl Metal {
         })
     }
 
-    /// Part of an operation: worth waiting for a turn.
+    /// Part of an operation.
     async fn talk<T>(
         &self,
         node: &Node,
         act: impl AsyncFnOnce(&Bmc) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let access = access(node)?;
-        self.lines
-            .talk(&access, self.lines.options.turn(), act)
-            .await
+        self.lines.talk(&access, Asker::Work, act).await
     }
 
     /// Somebody waits for the answer: a BMC that is known to be silent is not waited for.
@@ -175,7 +173,7 @@ impl Metal {
         act: impl AsyncFnOnce(&Bmc) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let access = access(node)?;
-        self.lines.talk(&access, Duration::ZERO, act).await
+        self.lines.talk(&access, Asker::Look, act).await
     }
 }
 

@@ -6,27 +6,27 @@ use clients::redfish::Reset;
 use lifecycle::node::Power;
 use tracing::info;
 
+use super::super::backoff::Asker;
 use super::super::error::Error;
 use super::super::lines::Bmc;
 use super::{Metal, access, mirror};
 use crate::record::{Errand, Hardware, Node, PowerTarget};
 
 impl Metal {
-    /// Looks at the power; at a BMC that is known to be silent, only if its time comes within `patience`.
     pub(super) async fn read_power(
         &self,
         node: &Node,
-        patience: Duration,
+        asker: Asker,
     ) -> Result<Option<Power>, Error> {
         let access = access(node)?;
         self.lines
-            .talk(&access, patience, async |bmc| bmc.power().await)
+            .talk(&access, asker, async |bmc| bmc.power().await)
             .await
     }
 
     /// For the regular look at every node's power.
     pub async fn look_at_power(&self, node: &Node) -> Result<Option<Power>, Error> {
-        self.read_power(node, Duration::ZERO).await
+        self.read_power(node, Asker::Look).await
     }
 
     pub async fn set_power(
