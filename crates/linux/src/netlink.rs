@@ -1,13 +1,25 @@
 //! The rtnetlink connection: one per namespace, cheap to clone.
 //!
-//! The verbs are in [`crate::link`], [`crate::addr`] and [`crate::route`]. `ensure_*` and `remove_*`
+//! [`Changes`] tells when it is worth looking again. The verbs are in [`crate::link`], [`crate::addr`] and [`crate::route`]. `ensure_*` and `remove_*`
 //! may be called again: what is already so is success.
+
+#![expect(
+    unsafe_code,
+    reason = "only the caller knows that a descriptor stays the same open file"
+)]
 
 use std::future::Future;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::socket::{
+    self, AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType,
+};
 use rtnetlink::Handle;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::netns::{self, Namespace};
 
@@ -102,6 +114,68 @@ impl Netlink {
             Ok(()) => Ok(true),
             Err(error) if error.errno().is_some_and(|errno| already.contains(&errno)) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// Tells that a link or an address has changed; which one is for a look to find out.
+#[derive(Debug)]
+pub struct Changes {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl Changes {
+    /// Of the calling thread's namespace. Needs a tokio runtime.
+    pub fn subscribe() -> Result<Self, Error> {
+        let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        let open = || {
+            let socket = socket::socket(
+                AddressFamily::Netlink,
+                SockType::Raw,
+                SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+                SockProtocol::NetlinkRoute,
+            )?;
+            socket::bind(
+                socket.as_raw_fd(),
+                &NetlinkAddr::new(0, groups.cast_unsigned()),
+            )?;
+            // SAFETY: an owned descriptor stays the same open file for its whole life.
+            let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
+            registered.map_err(io::Error::from)
+        };
+        let socket = open().map_err(|source| Error::Connect { source })?;
+        Ok(Self { socket })
+    }
+
+    /// Waits for the next change, and forgets all that have come by then.
+    pub async fn changed(&mut self) -> Result<(), Error> {
+        let failed = |source| Error::Request {
+            doing: "hear of changed links".into(),
+            source,
+        };
+        loop {
+            let mut ready = self.socket.readable().await.map_err(failed)?;
+            if drain(self.socket.as_raw_fd()).map_err(failed)? {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
+}
+
+/// Whether there was anything. Readiness is cleared by the next call: it finds nothing and waits.
+fn drain(socket: RawFd) -> io::Result<bool> {
+    let mut some = false;
+    // Only that there is a message counts: the rest of it is cut off.
+    let mut head = [0; 16];
+    loop {
+        match socket::recv(socket, &mut head, MsgFlags::MSG_DONTWAIT) {
+            Ok(_) => some = true,
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Ok(some),
+            // More than the socket can hold: certainly a change.
+            Err(Errno::ENOBUFS) => some = true,
+            Err(errno) => return Err(errno.into()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use linux::netlink::{self, Netlink};
+use linux::netlink::{self, Changes, Netlink};
 use protocols::vrrp::{
     Action, Advertisement, Config, Event, Header, Role, Router, VirtualRouterId,
 };
@@ -20,8 +20,8 @@ use crate::status;
 
 /// A third of the address's lifetime in the kernel, with room for a late turn.
 const REFRESH: Duration = Duration::from_millis(250);
-/// How soon a cut cable is noticed.
-const LOOK_AT_LINK: Duration = Duration::from_millis(50);
+/// The kernel tells of a cut cable; this is for what it might not tell.
+const LOOK_AT_LINK: Duration = Duration::from_secs(2);
 /// Between two tries to find a place.
 const RETRY: Duration = Duration::from_millis(500);
 /// Long enough to hear a router that speaks once a second.
@@ -79,6 +79,8 @@ pub async fn run(mut instance: Instance) {
 async fn take_part(instance: &mut Instance) -> Result<(), Error> {
     let look = |source| Error::Look { source };
     let netlink = Netlink::connect().map_err(look)?;
+    // From before the first look, so that nothing is missed in between.
+    let mut changes = Changes::subscribe().map_err(look)?;
     let place = find(&netlink, instance).await?;
     let mut config = router_config(&instance.vip, &place);
     config.priority = instance.vip.priority(&instance.passing.borrow_and_update());
@@ -134,16 +136,17 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
                 holder.give(Event::Reclaim).await;
             }
             () = sleep_until(wake_at) => holder.give(Event::Timer).await,
-            _ = refresh.tick() => {
-                holder.refresh().await;
-                if matches!(holder.wire.is_there().await, Ok(false)) {
-                    break Err(Error::Gone);
+            _ = refresh.tick(), if holder.router.role() == Role::Active => holder.refresh().await,
+            changed = changes.changed() => {
+                if let Err(error) = holder.look_at_place(changed).await {
+                    break Err(error);
                 }
             }
-            _ = look_at_link.tick() => match holder.wire.link_up().await {
-                Ok(up) => holder.give(Event::Link { up }).await,
-                Err(source) => break Err(Error::Look { source }),
-            },
+            _ = look_at_link.tick() => {
+                if let Err(error) = holder.look_at_place(Ok(())).await {
+                    break Err(error);
+                }
+            }
             changed = passing.changed() => {
                 if changed.is_err() {
                     break Ok(());
@@ -334,10 +337,21 @@ impl Holder<'_> {
     }
 
     /// The kernel forgets the address soon; an active router reminds it.
+    /// Is the link up, and our own address still there?
+    async fn look_at_place(&mut self, heard: Result<(), netlink::Error>) -> Result<(), Error> {
+        let look = |source| Error::Look { source };
+        heard.map_err(look)?;
+        let up = self.wire.link_up().await.map_err(look)?;
+        self.give(Event::Link { up }).await;
+        match self.wire.is_there().await {
+            Ok(false) => Err(Error::Gone),
+            // An answer that did not come says nothing about the place.
+            Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
     async fn refresh(&self) {
-        if self.router.role() == Role::Active
-            && let Err(error) = self.wire.take().await
-        {
+        if let Err(error) = self.wire.take().await {
             tracing::warn!(
                 vip = self.name,
                 error = chain(&error),
