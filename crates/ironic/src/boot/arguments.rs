@@ -39,6 +39,10 @@ pub fn of(
             ));
             all.push("ipa-inspection-collectors=default,logs".into());
             all.push("ipa-collect-lldp=1".into());
+            // Our agent greets the switches, which then answer at once; half a minute is for those that cannot.
+            if !all.iter().any(|word| word.starts_with("ipa-lldp-timeout=")) {
+                all.push(format!("ipa-lldp-timeout={LLDP_SECONDS}"));
+            }
         }
         // The user's own system knows nothing of agents.
         BootInto::BootIso => return Ok(all.join(" ")),
@@ -61,6 +65,9 @@ pub fn of(
     }
     Ok(all.join(" "))
 }
+
+/// More than a switch needs that speaks at once to a new neighbour.
+const LLDP_SECONDS: u32 = 5;
 
 /// The default, or what the node has instead of it; `%default%` stands for the default.
 fn own(node: &Node, default: &str) -> String {

@@ -90,6 +90,7 @@ impl Deploy {
             settings.images_url.clone(),
             settings.images_max_gib << 30,
             settings.image_directories.clone(),
+            settings.public_images.clone(),
             http.clone(),
         );
         images.sweep();
@@ -176,6 +177,15 @@ impl Deploy {
             }
             (Kind::Remote, None) => return Did::failed("the image has no checksum", false),
             (Kind::Served, wanted) => {
+                let there = self.images.in_place(&image).await;
+                if let (Some(there), Some(checksum)) = (there, &wanted) {
+                    let url = match there {
+                        Ok(url) => url,
+                        Err(error) => return Did::failed(model::chain(&error), false),
+                    };
+                    let checksum = checksum.clone();
+                    return Did::done().and(move |node| Ready { url, checksum }.keep(node));
+                }
                 let fetched = self.images.fetch(&image, wanted.as_ref(), in_use).await;
                 let address = fetched.as_ref().map(|stored| self.images.address(stored));
                 match (&fetched, address) {

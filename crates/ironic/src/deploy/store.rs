@@ -23,6 +23,8 @@ pub struct Images {
     url: Option<String>,
     most: u64,
     allowed: Vec<PathBuf>,
+    /// What is in these is found under the same address as it is.
+    public: Vec<PathBuf>,
     http: reqwest::Client,
     /// What is being fetched; whoever wants the same waits with the first.
     flights: Mutex<HashMap<String, Flight>>,
@@ -89,6 +91,7 @@ impl Images {
         url: Option<String>,
         most: u64,
         allowed: Vec<PathBuf>,
+        public: Vec<PathBuf>,
         http: reqwest::Client,
     ) -> Self {
         Self {
@@ -96,6 +99,7 @@ impl Images {
             url,
             most,
             allowed,
+            public,
             http,
             flights: Mutex::default(),
             known: Mutex::default(),
@@ -106,6 +110,41 @@ impl Images {
     pub fn address(&self, stored: &Stored) -> Result<String, Error> {
         let base = self.url.as_deref().ok_or(Error::NoAddress)?;
         Ok(format!("{}/{}", base.trim_end_matches('/'), stored.sha256))
+    }
+
+    /// Where the agent finds a file of ours that anybody may fetch as it is; nothing if the image is no such file.
+    ///
+    /// It is not read here: the agent holds what it gets against the checksum.
+    pub async fn in_place(&self, image: &Image) -> Option<Result<String, Error>> {
+        let path = file_path(&image.source)?;
+        let whole = match self.allowed(&path).await {
+            Ok(whole) => whole,
+            Err(error) => return Some(Err(error)),
+        };
+        let within = |dir: &PathBuf| {
+            let name = whole.strip_prefix(dir.canonicalize().ok()?).ok()?;
+            name.to_str().map(str::to_owned)
+        };
+        let name = self.public.iter().find_map(within)?;
+        let base = self.url.as_deref()?.trim_end_matches('/');
+        let head = match tokio::fs::File::open(&whole).await {
+            Ok(file) => read(Some(file), whole.clone()).await,
+            Err(source) => Some((
+                Err(Error::Read {
+                    path: whole.clone(),
+                    source,
+                }),
+                None,
+            )),
+        };
+        Some(match head {
+            None => Err(Error::Wrong(format!("{} is empty", image.source))),
+            Some((Err(error), _)) => Err(error),
+            Some((Ok(head), _)) => match probe::wrong(image, &head) {
+                Some(wrong) => Err(Error::Wrong(wrong)),
+                None => Ok(format!("{base}/{name}")),
+            },
+        })
     }
 
     /// Sees to it that the image is there. `in_use` are the names of those that must stay.

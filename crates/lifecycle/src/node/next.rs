@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::script::{Stage, script};
-use super::{Event, Kind, Problem, State, Timers, View, Work};
+use super::{AgentSource, Event, Kind, Problem, State, Timers, View, Work};
 
 /// What the shell is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,9 +163,20 @@ fn await_boot(view: &View, timers: &Timers, now: Timestamp, deadline: Timestamp)
                 wait(&reason, retry.min(deadline))
             }
         }
+        None if op.agent == AgentSource::Due => {
+            let due = past(op.stage_since, FIRST_CALL).min(deadline);
+            if due <= now {
+                Step::Do(Work::Move(Event::Resume))
+            } else {
+                wait(&reason, due)
+            }
+        }
         Some(_) | None => wait(&reason, deadline),
     }
 }
+
+/// An agent that has reported calls within seconds; after this time one is booted.
+const FIRST_CALL: Duration = Duration::from_secs(30);
 
 /// What holds in every state with an operation: a failure is reported, a pause after a failed try is kept.
 fn stopped(view: &View, timers: &Timers, now: Timestamp) -> Option<Step> {

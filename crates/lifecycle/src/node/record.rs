@@ -185,7 +185,11 @@ impl View {
             Event::Resume => {
                 self.operation.grace_until = None;
                 let stage = script(&self.operation).into_iter().nth(self.operation.at);
-                if matches!(stage, Some(Stage::AwaitAgent | Stage::AwaitInventory)) {
+                let awaited = matches!(stage, Some(Stage::AwaitAgent | Stage::AwaitInventory));
+                if awaited && self.operation.agent == AgentSource::Due && self.agent.is_none() {
+                    // The script with a boot has its first stage where this one waits.
+                    self.operation.agent = AgentSource::Fresh;
+                } else if awaited {
                     self.advance(now);
                 }
             }
@@ -300,6 +304,7 @@ impl View {
         match needed {
             false => AgentSource::NotNeeded,
             true if may_run && self.fast_track(timers, now) => AgentSource::Running,
+            true if may_run && self.agent_is_due(timers, now) => AgentSource::Due,
             true => AgentSource::Fresh,
         }
     }
@@ -311,6 +316,17 @@ impl View {
             && self.power == Some(Power::On)
             && self.last_error.is_none()
             && self.agent.as_ref().is_some_and(recent)
+    }
+
+    /// Between its report and its first call an agent needs a moment; whoever is quicker must not boot it again.
+    fn agent_is_due(&self, timers: &Timers, now: Timestamp) -> bool {
+        let reported = self.inventory_at;
+        self.settings.fast_track
+            && self.drivers.inspect == InspectBy::Agent
+            && self.power == Some(Power::On)
+            && self.last_error.is_none()
+            && self.agent.is_none()
+            && reported.is_some_and(|at| now <= past(at, timers.heartbeat))
     }
 
     fn plan(&mut self, offered: &[StepSpec]) {

@@ -78,10 +78,10 @@ fn inspect(op: &Operation) -> Vec<Stage> {
 fn clean(op: &Operation, end: Event) -> Vec<Stage> {
     let mut stages = agent_up(op);
     match (op.agent, op.task) {
-        (AgentSource::Fresh | AgentSource::Running, Task::CleanManual) => {
+        (AgentSource::Fresh | AgentSource::Running | AgentSource::Due, Task::CleanManual) => {
             stages.push(Stage::Do(Work::FetchSteps(StepKind::CleanManual)));
         }
-        (AgentSource::Fresh | AgentSource::Running, _) => {
+        (AgentSource::Fresh | AgentSource::Running | AgentSource::Due, _) => {
             stages.push(Stage::Do(Work::FetchSteps(StepKind::Clean)));
         }
         (AgentSource::NotNeeded, _) if op.drivers.deploy == DeployBy::Fake => {
@@ -214,6 +214,7 @@ fn works<const N: usize>(works: [Work; N], end: Event) -> Vec<Stage> {
 fn agent_up(op: &Operation) -> Vec<Stage> {
     match op.agent {
         AgentSource::NotNeeded | AgentSource::Running => Vec::new(),
+        AgentSource::Due => vec![Stage::AwaitAgent],
         AgentSource::Fresh => {
             let mut stages = boot(op, BootInto::Ramdisk);
             stages.push(Stage::AwaitAgent);
@@ -327,7 +328,7 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
 fn reboot(op: &Operation) -> Vec<Stage> {
     match op.agent {
         AgentSource::NotNeeded => vec![Stage::Do(Work::PowerCycle)],
-        AgentSource::Fresh | AgentSource::Running => agent_up(&Operation {
+        AgentSource::Fresh | AgentSource::Running | AgentSource::Due => agent_up(&Operation {
             agent: AgentSource::Fresh,
             ..op.clone()
         }),

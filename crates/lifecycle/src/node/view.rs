@@ -120,6 +120,8 @@ pub enum AgentSource {
     Fresh,
     /// It is up already: fast track.
     Running,
+    /// It was booted to inspect and has done so; its first call as an agent is due.
+    Due,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

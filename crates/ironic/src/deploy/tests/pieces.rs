@@ -161,7 +161,14 @@ async fn shop(most: u64) -> Shop {
     let home = dir.path().join("images");
     let allowed = vec![dir.path().join("allowed")];
     let address = Some("http://boot.test/images/".to_owned());
-    let images = Images::new(home, address, most, allowed, reqwest::Client::new());
+    let images = Images::new(
+        home,
+        address,
+        most,
+        allowed,
+        Vec::new(),
+        reqwest::Client::new(),
+    );
     Shop {
         dir,
         url,

@@ -449,6 +449,42 @@ fn an_agent_that_is_up_is_used_as_it_is() {
 }
 
 #[test]
+fn whoever_is_quicker_than_the_agents_first_call_waits_for_it() {
+    let fast = Settings {
+        fast_track: true,
+        ..Settings::default()
+    };
+    let mut world = managed(World::new(direct(), fast));
+    world.ask(Verb::Inspect).settle();
+    world.log.clear();
+    world.view.agent = None;
+    world.ask(Verb::Provide);
+    assert_eq!(world.view.operation.agent, AgentSource::Due);
+    assert_eq!(world.settle(), State::Available);
+    let boots = world.log.iter().filter(|line| line.starts_with("power"));
+    assert_eq!(boots.count(), 0, "{:?}", world.log);
+
+    // It never calls: one is booted.
+    let mut world = managed(World::new(direct(), fast));
+    world.ask(Verb::Inspect).settle();
+    world.view.agent = None;
+    world.ask(Verb::Provide);
+    world.once();
+    assert_eq!(world.view.state, State::CleanWait);
+    world.now += Duration::from_secs(31);
+    world.once();
+    assert_eq!(world.view.operation.agent, AgentSource::Fresh);
+    assert_eq!(world.settle(), State::Available);
+
+    let mut world = managed(World::new(direct(), fast));
+    world.ask(Verb::Inspect).settle();
+    world.view.agent = None;
+    world.now += Duration::from_secs(301);
+    world.ask(Verb::Provide);
+    assert_eq!(world.view.operation.agent, AgentSource::Fresh);
+}
+
+#[test]
 fn an_agent_that_fell_silent_is_booted_afresh() {
     let fast = Settings {
         fast_track: true,
