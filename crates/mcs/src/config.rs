@@ -17,6 +17,9 @@ pub struct Config {
     pub key: PathBuf,
     /// Where used tokens are remembered.
     pub state: PathBuf,
+    /// Where the payload's files are given to anybody, without TLS: none of them is secret, and whoever fetches one
+    /// knows its checksum.
+    pub public: Option<SocketAddr>,
     /// Files by their SHA-256.
     pub files: PathBuf,
     /// What the cluster carries with it: files by name, and their list.
@@ -56,6 +59,8 @@ pub struct Reader {
 #[derive(Debug, Clone)]
 pub struct Replicate {
     pub from: String,
+    /// The same server's files without TLS; tried first.
+    pub files: Option<String>,
     /// PEM of who signed its certificate.
     pub ca: Vec<u8>,
     pub secret: Secret<String>,
@@ -66,6 +71,7 @@ pub struct Replicate {
 struct Written {
     #[serde(default = "listen")]
     listen: String,
+    public: Option<String>,
     tls: WrittenTls,
     #[serde(default = "state")]
     state: String,
@@ -110,6 +116,7 @@ struct WrittenReader {
 #[serde(deny_unknown_fields)]
 struct WrittenReplicate {
     from: String,
+    files: Option<String>,
     ca: PathBuf,
     secret: Secret<String>,
 }
@@ -182,6 +189,15 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
             "listen: {:?} is not an address and port, such as [::]:22623",
             written.listen
         ));
+    });
+    let public = written.public.as_ref().and_then(|text| {
+        let address = text.parse().ok();
+        if address.is_none() {
+            problems.push(format!(
+                "public: {text:?} is not an address and port, such as [::]:22624"
+            ));
+        }
+        address
     });
     for (key, value) in [
         ("tls.certificate", &written.tls.certificate),
@@ -282,9 +298,19 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
                 given.from
             ));
         }
+        if let Some(files) = given
+            .files
+            .as_ref()
+            .filter(|url| !url.starts_with("http://"))
+        {
+            problems.push(format!(
+                "replicate.files: {files:?} must begin with http://"
+            ));
+        }
         match std::fs::read(&given.ca) {
             Ok(ca) => Some(Replicate {
                 from: given.from.trim_end_matches('/').to_owned(),
+                files: given.files.map(|url| url.trim_end_matches('/').to_owned()),
                 ca,
                 secret: given.secret,
             }),
@@ -298,6 +324,7 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
     match listen {
         Ok(listen) if problems.is_empty() => Ok(Config {
             listen,
+            public,
             certificate: written.tls.certificate.into(),
             key: written.tls.key.into(),
             state: written.state.into(),

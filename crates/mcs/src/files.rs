@@ -17,7 +17,7 @@ const PIECE: usize = 256 << 10;
 
 /// Where files are: by their checksum, or under the name that the payload's list gives for it.
 pub struct Places<'a> {
-    pub files: &'a Path,
+    pub files: Option<&'a Path>,
     pub payload: &'a Path,
 }
 
@@ -26,7 +26,9 @@ impl Places<'_> {
         if !is_sha256(sha256) {
             return None;
         }
-        if let Ok(file) = tokio::fs::File::open(self.files.join(sha256)).await {
+        if let Some(files) = self.files
+            && let Ok(file) = tokio::fs::File::open(files.join(sha256)).await
+        {
             return Some(file);
         }
         let index = payload::read(self.payload).await?;

@@ -6,10 +6,11 @@ use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::Secret;
 use model::payload::{Entry, INDEX, Index, PROGRAM};
 use sha2::{Digest, Sha256};
 use tokio::fs::{self, File, OpenOptions};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _, BufWriter};
 use tracing::{info, warn};
 
 use crate::config::Replicate;
@@ -119,7 +120,7 @@ impl<'a> Source<'a> {
 
     async fn list(&self) -> Result<Index, Error> {
         let url = format!("{}/payload", self.from.from);
-        let answer = self.ask(&url, None).await?;
+        let answer = self.ask(&url, Some(&self.from.secret), None).await?;
         let bytes = answer
             .bytes()
             .await
@@ -127,8 +128,16 @@ impl<'a> Source<'a> {
         Ok(Index::parse(&bytes)?)
     }
 
-    async fn ask(&self, url: &str, start: Option<u64>) -> Result<reqwest::Response, Error> {
-        let mut request = self.http.get(url).bearer_auth(self.from.secret.expose());
+    async fn ask(
+        &self,
+        url: &str,
+        secret: Option<&Secret<String>>,
+        start: Option<u64>,
+    ) -> Result<reqwest::Response, Error> {
+        let mut request = self.http.get(url);
+        if let Some(secret) = secret {
+            request = request.bearer_auth(secret.expose());
+        }
         if let Some(start) = start {
             request = request.header("range", format!("bytes={start}-"));
         }
@@ -170,7 +179,7 @@ impl<'a> Source<'a> {
         if writing.length < entry.size {
             self.rest(entry, &mut writing).await?;
         }
-        writing.file.sync_all().await.map_err(at)?;
+        writing.sync().await.map_err(at)?;
         let found = hex(&writing.digest.finalize());
         if found != entry.sha256 {
             // Whatever is wrong with it, it is not gone on with.
@@ -187,9 +196,30 @@ impl<'a> Source<'a> {
     }
 
     async fn rest(&self, entry: &Entry, part: &mut Part) -> Result<(), Error> {
+        if let Some(files) = &self.from.files {
+            let url = format!("{files}/files/{}", entry.sha256);
+            match self.rest_from(&url, None, entry, part).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    let why = model::chain(&error);
+                    info!(file = entry.name, why, "not to be had without TLS");
+                }
+            }
+        }
         let url = format!("{}/files/{}", self.from.from, entry.sha256);
+        self.rest_from(&url, Some(&self.from.secret), entry, part)
+            .await
+    }
+
+    async fn rest_from(
+        &self,
+        url: &str,
+        secret: Option<&Secret<String>>,
+        entry: &Entry,
+        part: &mut Part,
+    ) -> Result<(), Error> {
         let start = (part.length > 0).then_some(part.length);
-        let mut answer = self.ask(&url, start).await?;
+        let mut answer = self.ask(url, secret, start).await?;
         if start.is_some() && answer.status() != reqwest::StatusCode::PARTIAL_CONTENT {
             part.restart().await.map_err(|source| Error::Write {
                 path: entry.name.clone().into(),
@@ -197,7 +227,7 @@ impl<'a> Source<'a> {
             })?;
         }
         while let Some(piece) = answer.chunk().await.map_err(|source| Error::Ask {
-            url: url.clone(),
+            url: url.to_owned(),
             source,
         })? {
             if part.length + piece.len() as u64 > entry.size {
@@ -242,7 +272,8 @@ async fn link_own(path: &Path) -> bool {
 
 /// A file on its way, with the checksum of what is there.
 struct Part {
-    file: File,
+    /// Written in large pieces: each is a turn of another thread.
+    file: BufWriter<File>,
     length: u64,
     digest: Sha256,
 }
@@ -250,29 +281,30 @@ struct Part {
 impl Part {
     async fn open(path: &Path, most: u64) -> std::io::Result<Self> {
         let mut options = OpenOptions::new();
-        let file = options
+        let mut file = options
             .create(true)
             .truncate(false)
             .read(true)
             .write(true)
             .open(path)
             .await?;
-        let mut part = Self {
-            file,
-            length: 0,
-            digest: Sha256::new(),
-        };
-        if part.file.metadata().await?.len() > most {
-            part.restart().await?;
-            return Ok(part);
+        let mut digest = Sha256::new();
+        let mut length = 0;
+        if file.metadata().await?.len() > most {
+            file.set_len(0).await?;
+        } else {
+            length = read_into(&mut digest, &mut file).await?;
         }
-        part.length = read_into(&mut part.digest, &mut part.file).await?;
-        Ok(part)
+        Ok(Self {
+            file: BufWriter::with_capacity(1 << 20, file),
+            length,
+            digest,
+        })
     }
 
     async fn restart(&mut self) -> std::io::Result<()> {
-        self.file.set_len(0).await?;
         self.file.seek(SeekFrom::Start(0)).await?;
+        self.file.get_mut().set_len(0).await?;
         self.length = 0;
         self.digest = Sha256::new();
         Ok(())
@@ -283,6 +315,11 @@ impl Part {
         self.digest.update(piece);
         self.length += piece.len() as u64;
         Ok(())
+    }
+
+    async fn sync(&mut self) -> std::io::Result<()> {
+        self.file.flush().await?;
+        self.file.get_ref().sync_all().await
     }
 }
 
@@ -368,11 +405,11 @@ mod tests {
             });
             let config = Config::parse(&config.to_string(), Path::new("mcs.yaml")).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let public = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
             let from = Replicate {
-                from: format!(
-                    "https://localhost:{}",
-                    listener.local_addr().unwrap().port()
-                ),
+                from: format!("https://localhost:{}", port(&listener)),
+                files: Some(format!("http://localhost:{}", port(&public))),
                 ca: std::fs::read(self.at("ca.pem")).unwrap(),
                 secret: model::Secret::new(secret.to_owned()),
             };
@@ -380,6 +417,7 @@ mod tests {
             let wants = self.at("wants");
             tokio::select! {
                 () = server.serve(listener, std::future::pending()) => unreachable!("it is not stopped"),
+                () = server.serve_public(public) => unreachable!("it has no end"),
                 fetched = fetch(&from, &wants) => fetched,
             }
         }
@@ -405,6 +443,45 @@ mod tests {
         assert!(!site.at("wants/images/os.raw").exists() && !site.at("wants/index.json").exists());
         // Nothing of it is left, so the next try is a clean one.
         assert_eq!(site.fetch("secret").await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn without_tls_there_are_files_of_the_payload_and_nothing_else() {
+        let site = Site::new();
+        let path = |name: &str| site.at(name).display().to_string();
+        std::fs::create_dir(site.at("files")).unwrap();
+        let private = sum(b"private");
+        std::fs::write(site.at("files").join(&private), "private").unwrap();
+        let config = json!({
+            "tls": {"certificate": path("ca.pem"), "key": path("key.pem")},
+            "state": path("state"), "files": path("files"), "payload": path("has"),
+            "pools": [{"name": "worker", "secret_sha256": sum(b"w"), "config": path("worker.ign")}],
+        });
+        let config = Config::parse(&config.to_string(), Path::new("mcs.yaml")).unwrap();
+        let server = Server::open(config).unwrap();
+        let public = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", public.local_addr().unwrap());
+        let program = sum(b"program");
+        let asked = async {
+            let get = async |path: &str| {
+                let answer = reqwest::get(format!("{base}{path}")).await.unwrap();
+                (answer.status().as_u16(), answer.text().await.unwrap())
+            };
+            assert_eq!(
+                get(&format!("/files/{program}")).await,
+                (200, "program".into())
+            );
+            for other in [&format!("/files/{private}"), "/config/worker", "/payload"] {
+                assert_eq!(get(other).await.0, 404, "{other}");
+            }
+            // Before the payload is here, whoever asks is to come again.
+            std::fs::remove_file(site.at("has/index.json")).unwrap();
+            assert_eq!(get(&format!("/files/{program}")).await.0, 503);
+        };
+        tokio::select! {
+            () = server.serve_public(public) => unreachable!("it has no end"),
+            () = asked => {}
+        }
     }
 
     #[tokio::test]

@@ -38,6 +38,14 @@ pub fn app(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
+/// For anybody, without TLS: files of the payload and nothing else.
+pub fn public(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/files/{name}", get(public_file).fallback(refuse_method))
+        .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
+        .with_state(service)
+}
+
 async fn refuse_method() -> Response {
     let allow = [(header::ALLOW, "GET, HEAD")];
     (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
@@ -302,7 +310,7 @@ async fn file(
     let head = *request.method() == Method::HEAD;
     let config = service.config();
     let places = files::Places {
-        files: &config.files,
+        files: Some(&config.files),
         payload: &config.payload,
     };
     let (response, bytes) = files::serve(&places, &name, request.headers(), head).await;
@@ -314,6 +322,30 @@ async fn file(
             to: bearer.name().to_owned(),
             bytes,
         });
+    }
+    response
+}
+
+async fn public_file(
+    State(service): State<Arc<Service>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    Path(name): Path<String>,
+    request: extract::Request,
+) -> Response {
+    let config = service.config();
+    if payload::read(&config.payload).await.is_none() {
+        // Whoever asks comes again: it is on its way.
+        return (StatusCode::SERVICE_UNAVAILABLE, "not here yet\n").into_response();
+    }
+    let head = *request.method() == Method::HEAD;
+    let places = files::Places {
+        files: None,
+        payload: &config.payload,
+    };
+    let (response, bytes) = files::serve(&places, &name, request.headers(), head).await;
+    if response.status().is_success() && !head {
+        let what = format!("files/{}", name.chars().take(64).collect::<String>());
+        info!(peer = %peer.ip().to_canonical(), what, bytes, "served to anybody");
     }
     response
 }

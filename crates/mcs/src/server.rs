@@ -13,6 +13,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -53,12 +54,11 @@ pub async fn run(path: &Path) -> Result<(), Error> {
     let mut reload = signal(SignalKind::hangup()).map_err(Error::Signals)?;
     let server = Server::open(Config::load(path)?)?;
     let config = server.config();
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| Error::Listen {
-            address: config.listen,
-            source,
-        })?;
+    let listener = listen(config.listen).await?;
+    let public = match config.public {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     tell_systemd("READY=1");
     info!(address = %config.listen, pools = config.pools.len(), hosts = config.hosts.len(), "serving");
     let stop = async {
@@ -79,13 +79,25 @@ pub async fn run(path: &Path) -> Result<(), Error> {
         }
         std::future::pending::<()>().await;
     };
+    let give = async {
+        if let Some(public) = public {
+            server.serve_public(public).await;
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = server.serve(listener, stop) => {}
+        () = give => {}
         () = bring => {}
     }
     tell_systemd("STOPPING=1");
     info!("stopped");
     Ok(())
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| Error::Listen { address, source })
 }
 
 pub struct Server {
@@ -94,6 +106,8 @@ pub struct Server {
 }
 
 const MOST_CONNECTIONS: usize = 1024;
+/// Each of these may be sent hundreds of megabytes; the others wait for their turn.
+const MOST_PUBLIC: usize = 64;
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const HEADER_TIME: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
@@ -135,6 +149,30 @@ impl Server {
         route::app(Arc::clone(&self.service))
     }
 
+    /// The payload's files without TLS, for as long as it is polled.
+    pub async fn serve_public(&self, listener: TcpListener) {
+        let app = route::public(Arc::clone(&self.service));
+        let places = Arc::new(Semaphore::new(MOST_PUBLIC));
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await;
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let app = app.clone().layer(Extension(Peer(peer)));
+            tokio::spawn(async move {
+                let _place = place;
+                if let Err(error) = connection(stream, app).await {
+                    debug!(%peer, %error, "connection");
+                }
+            });
+        }
+    }
+
     /// Serves until `stop`, and then until the requests in progress are answered or out of time.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let app = self.router();
@@ -164,11 +202,7 @@ impl Server {
                 let _place = place;
                 match tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => {
-                        let connection = http1::Builder::new()
-                            .timer(TokioTimer::new())
-                            .header_read_timeout(HEADER_TIME)
-                            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
-                        if let Err(error) = watcher.watch(connection).await {
+                        if let Err(error) = watcher.watch(connection(stream, app)).await {
                             debug!(%peer, %error, "connection");
                         }
                     }
@@ -182,6 +216,19 @@ impl Server {
             warn!("some clients did not finish in time");
         }
     }
+}
+
+fn connection<S>(
+    stream: S,
+    app: Router,
+) -> http1::Connection<TokioIo<S>, TowerToHyperService<Router>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app))
 }
 
 fn tls(config: &Config) -> Result<Arc<ServerConfig>, Error> {

@@ -111,8 +111,11 @@ fn check(inputs: &Inputs, name: &str) -> Value {
     let ports = &inputs.plan.ports;
     let https = |port: u16, path: &str| json!({"url": format!("https://127.0.0.1:{port}{path}"), "insecure": true});
     match name {
-        "balancer" => json!({"name": name, "lb": {"listener": "api"}}),
-        "api" => json!({"name": name, "http": https(ports["api"], "/readyz"), "timeout_ms": 300}),
+        "balancer" => json!({"name": name, "lb": {"listener": "api"}, "interval_ms": 1000}),
+        // The balancer looks far more often, where its clients are.
+        "api" => {
+            json!({"name": name, "http": https(ports["api"], "/readyz"), "interval_ms": 1000, "timeout_ms": 900})
+        }
         "mcs" => {
             json!({"name": name, "http": https(ports["mcs"], "/healthz"), "interval_ms": 1000, "timeout_ms": 900})
         }
@@ -145,8 +148,8 @@ fn balancers(inputs: &Inputs) -> Value {
         });
         if name != "api" {
             // Nobody counts the milliseconds of these.
-            listener["check"]["interval_ms"] = json!(1000);
-            listener["check"]["timeout_ms"] = json!(900);
+            listener["check"]["interval_ms"] = json!(2000);
+            listener["check"]["timeout_ms"] = json!(1500);
         }
         listener
     };
@@ -160,7 +163,7 @@ fn balancers(inputs: &Inputs) -> Value {
         if inputs.plan.provisioning.mode == Mode::Disabled {
             // With a provisioning network images are at its address.
             let mut images = listener("boot-http", "balancer-boot-http", "/");
-            images["check"] = json!({"tcp": true, "interval_ms": 1000, "timeout_ms": 900});
+            images["check"] = json!({"tcp": true, "interval_ms": 2000, "timeout_ms": 1500});
             all.push(images);
         }
     }
@@ -193,6 +196,7 @@ pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
     }
     let mut config = json!({
         "listen": format!("[::]:{}", inputs.plan.ports["mcs"]),
+        "public": format!("[::]:{}", inputs.plan.ports["mcs-files"]),
         "tls": {"certificate": "/etc/plinth/pki/mcs.crt", "key": "/etc/plinth/pki/mcs.key"},
         "state": "/var/lib/plinth/mcs",
         "files": "/var/lib/plinth/files",
@@ -204,6 +208,7 @@ pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
         // From whoever has the API's address: the bootstrap at first, another master later.
         config["replicate"] = json!({
             "from": inputs.mcs_url(),
+            "files": inputs.files_url(),
             "ca": "/etc/plinth/pki/root-ca.crt",
             "secret": secret.expose(),
         });
@@ -223,6 +228,7 @@ pub fn sha256(text: &str) -> String {
 /// `ironic` on the bootstrap VM, for the control plane's MACs only; or on a master, for those that come later.
 pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
     let ports = &inputs.plan.ports;
+    let images = format!("{}/images", payload::MOUNT);
     let mut config = json!({
         "listen": format!("[::]:{}", ports["ironic"]),
         "tls": {"certificate": "/etc/plinth/pki/ironic.crt", "key": "/etc/plinth/pki/ironic.key"},
@@ -231,7 +237,7 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
         "host": master.map_or("bootstrap", node_name),
         "fast_track": true,
         "timers": {"deploy_callback": inputs.plan.timeouts.deploy_callback},
-        "deploy": {"image_directories": [format!("{}/images", payload::MOUNT)]},
+        "deploy": {"image_directories": [images], "public_images": [images]},
     });
     if inputs.plan.provisioning.mode == Mode::Disabled {
         // Agents call the API's address; with a provisioning network they call Ironic's own.
@@ -240,9 +246,6 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
             Some(IpAddr::V6(vip)) => json!(format!("https://[{vip}]:{}", ports["ironic"])),
             None => Value::Null,
         };
-    }
-    if master.is_some() {
-        config["deploy"]["public_images"] = json!([format!("{}/images", payload::MOUNT)]);
     }
     let boot = match master {
         None => bootstrap_boot(inputs),

@@ -191,13 +191,29 @@ impl Inputs<'_> {
 
     /// Where nodes fetch: by address, because names are not served before Ignition ran.
     fn mcs_url(&self) -> String {
+        format!("https://{}:{}", self.mcs_host(), self.plan.ports["mcs"])
+    }
+
+    /// Where nodes fetch what is no secret and has a known checksum; nowhere if the site balances by itself, because it
+    /// was asked for the API and mcs alone.
+    fn files_url(&self) -> Option<String> {
+        let managed = self.plan.vips.iter().any(|vip| !vip.holders.is_empty());
+        managed.then(|| {
+            format!(
+                "http://{}:{}",
+                self.mcs_host(),
+                self.plan.ports["mcs-files"]
+            )
+        })
+    }
+
+    fn mcs_host(&self) -> String {
         let vip = self.plan.api_vips().first().copied();
-        let host = match vip {
+        match vip {
             Some(std::net::IpAddr::V6(vip)) => format!("[{vip}]"),
             Some(std::net::IpAddr::V4(vip)) => vip.to_string(),
             None => format!("api-int.{}", self.plan.cluster.domain),
-        };
-        format!("https://{host}:{}", self.plan.ports["mcs"])
+        }
     }
 }
 

@@ -94,7 +94,12 @@ pub fn node(inputs: &Inputs, pool: &str, host: Option<&HostPlan>) -> String {
         .and_then(|host| inputs.keys.hosts.get(&host.name))
         .or_else(|| inputs.keys.pools.get(pool));
     let sha256 = &inputs.binary.sha256;
-    let url = format!("{}/files/{sha256}", inputs.mcs_url());
+    let (base, token) = match inputs.files_url() {
+        // The checksum vouches for it, and came by TLS.
+        Some(files) => (files, None),
+        None => (inputs.mcs_url(), token),
+    };
+    let url = format!("{base}/files/{sha256}");
     config.remote(BINARY, 0o755, &url, sha256, token);
     config.file(
         &format!("{PKI}/root-ca.crt"),

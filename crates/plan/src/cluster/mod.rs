@@ -151,9 +151,10 @@ pub const OS_IMAGE: &str = "cache:os";
 pub const RAMDISK: &str = "cache:ramdisk";
 
 /// Names on the borders of the programs.
-pub const PORTS: [(&str, u16); 17] = [
+pub const PORTS: [(&str, u16); 18] = [
     ("api", 6443),
     ("mcs", 22623),
+    ("mcs-files", 22624),
     ("balancer", 9445),
     ("balancer-mcs", 9446),
     ("balancer-ironic", 9447),
