@@ -9,7 +9,7 @@ printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' >"$root
 rm -f "$root/etc/hostname"
 printf 'UUID=%s / ext4 rw,relatime 0 0\n' "$root_uuid" >"$root/etc/fstab"
 ln -sf ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
-mkdir -p "$root/etc/containerd" "$root/var/log/journal"
+mkdir -p "$root/var/log/journal"
 
 # Ignition enables units by presets, and systemd applies those on a first boot only.
 cat >"$root/usr/lib/systemd/system-preset/80-image.preset" <<'END'
@@ -66,4 +66,5 @@ printf '%s' "$version" >"$root/boot/kernel-version"
 rm -rf "$root"/usr/share/doc/* "$root"/usr/share/man/* "$root"/usr/share/info/* "$root"/usr/share/locale/* \
     "$root"/usr/share/lintian "$root"/usr/share/bug "$root"/usr/lib/udev/hwdb.d "$root"/usr/lib/udev/hwdb.bin \
     "$root"/etc/udev/hwdb.bin "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/cache/debconf/*-old \
+    "$root"/usr/bin/etcdutl "$root"/usr/bin/ignition-validate \
     "$root"/var/log/*.log "$root"/var/log/apt "$root/boot/System.map-$version" "$root"/usr/lib/dracut/modules.d/30ignition/ignition

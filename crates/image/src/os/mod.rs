@@ -57,8 +57,6 @@ const PACKAGES: &[&str] = &[
     "dracut-network",
     "etcd-server",
     "etcd-client",
-    "containerd",
-    "runc",
 ];
 
 const PREPARE: &str = include_str!("prepare.sh");
