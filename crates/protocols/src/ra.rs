@@ -31,6 +31,14 @@ pub fn advertisement(prefix: Ipv6Net) -> Vec<u8> {
     bytes
 }
 
+/// There is nothing to be had here: no route, no prefix, no DHCP. Firmware that asks for a router before it goes on
+/// (iPXE does, for a quarter of a minute) goes on at once.
+pub fn nothing() -> Vec<u8> {
+    let mut bytes = vec![ADVERTISEMENT, 0, 0, 0, 64, 0, 0, 0];
+    bytes.extend([0; 8]);
+    bytes
+}
+
 /// Whether an ICMPv6 packet asks for an advertisement.
 pub fn is_solicitation(packet: &[u8]) -> bool {
     packet.len() >= 8 && packet[0] == SOLICITATION && packet[1] == 0
@@ -49,6 +57,8 @@ mod tests {
         assert_eq!(bytes[18..20], [64, 0x80], "on link, not autonomous");
         assert_eq!(bytes[32..36], [0xfd, 0, 0x11, 0x01]);
         assert_eq!(bytes[36..48], [0; 12]);
+        assert_eq!(nothing().len(), 16);
+        assert_eq!(nothing()[5..8], [0; 3], "no flags, no lifetime");
         assert!(is_solicitation(&[133, 0, 0, 0, 0, 0, 0, 0]));
         assert!(!is_solicitation(&bytes) && !is_solicitation(&[133]));
     }

@@ -206,7 +206,7 @@ fn listen(link: &str, index: u32) -> io::Result<UdpSocket> {
 }
 
 /// The kernel computes ICMPv6 checksums even for raw sockets.
-fn raw(link: &str, index: u32) -> io::Result<UdpSocket> {
+pub(crate) fn raw(link: &str, index: u32) -> io::Result<UdpSocket> {
     let socket = socket2::Socket::new(
         socket2::Domain::IPV6,
         socket2::Type::RAW.nonblocking(),

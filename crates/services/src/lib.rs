@@ -9,3 +9,4 @@ pub mod dhcp;
 pub mod dhcp6;
 pub mod holder;
 pub mod ledger;
+pub mod no_router;

@@ -331,6 +331,11 @@ impl Service {
             sightings.clone(),
             stopped.clone(),
         ));
+        if boot.dhcp.mode == Mode::Server && dhcp6.is_none() {
+            // The network is ours, and only IPv4.
+            let (link, stopped) = (boot.interface.clone(), stopped.clone());
+            tasks.spawn(async move { services::no_router::run(&link, stopped).await });
+        }
         if let Some(dhcp) = dhcp {
             tasks.spawn(serve_dhcp(
                 dhcp,

@@ -200,7 +200,10 @@ fn boot(message: &mut Message, boot: &Boot, request: &Request) {
         By::Http => {
             options.insert(O::ClassIdentifier(b"HTTPClient".to_vec()));
         }
-        By::Ipxe => {}
+        // iPXE's `no-pxedhcp`: all there is to know is here, and no second server is worth seconds of waiting.
+        By::Ipxe => {
+            options.insert(packet::raw_option(175, vec![176, 1, 1]));
+        }
     }
 }
 
