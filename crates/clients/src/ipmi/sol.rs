@@ -119,9 +119,9 @@ impl Sol {
 }
 
 impl Keys {
-    /// Waits while too many keys are under way. After the end of the console nothing is typed any more.
-    pub async fn send(&self, keys: Vec<u8>) {
-        _ = self.0.send(keys).await;
+    /// False if too many are under way: then these are lost.
+    pub fn send(&self, keys: Vec<u8>) -> bool {
+        self.0.try_send(keys).is_ok()
     }
 }
 

@@ -111,11 +111,12 @@ async fn ipmi_sim_shows_its_serial_port_and_takes_keys() {
     let config = config(&simulator.address, "admin", "s3cret");
     let mut sol = Sol::open(config, Owner::Stays).await.unwrap();
     let (mut line, _) = timeout(DEADLINE, serial.accept()).await.unwrap().unwrap();
-    let printed: String = (0..200).map(|at| format!("line {at}\r\n")).collect();
+    let lines: Vec<String> = (0..200).map(|at| format!("line {at}\r\n")).collect();
+    let printed = lines.concat();
     line.write_all(printed.as_bytes()).await.unwrap();
     shows(&mut sol, &printed).await;
 
-    sol.keys().send(b"root\r".to_vec()).await;
+    assert!(sol.keys().send(b"root\r".to_vec()));
     let mut typed = [0; 5];
     let read = timeout(DEADLINE, line.read_exact(&mut typed)).await;
     read.unwrap().unwrap();
