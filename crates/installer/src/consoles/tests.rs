@@ -58,17 +58,22 @@ impl Server {
     }
 
     fn host(&self) -> Host {
-        let dir = tempfile::tempdir().unwrap();
-        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pxe.yaml");
-        std::fs::copy(example, dir.path().join("install-config.yaml")).unwrap();
-        let (config, _) = Dir::new(dir.path()).config(&Facts::default()).unwrap();
-        let masters = config.baremetal.hosts.into_iter();
-        let mut host = masters.into_iter().find(is_control_plane).unwrap();
+        let mut host = host();
         host.bmc = format!("ipmi://{}", self.address).parse().unwrap();
         host.username = "admin".into();
         host.password = Secret::new("s3cret".into());
         host
     }
+}
+
+/// A master of an example.
+fn host() -> Host {
+    let dir = tempfile::tempdir().unwrap();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pxe.yaml");
+    std::fs::copy(example, dir.path().join("install-config.yaml")).unwrap();
+    let (config, _) = Dir::new(dir.path()).config(&Facts::default()).unwrap();
+    let mut hosts = config.baremetal.hosts.into_iter();
+    hosts.find(is_control_plane).unwrap()
 }
 
 async fn serve(
@@ -218,11 +223,39 @@ fn a_bmc_that_speaks_redfish_is_asked_by_ipmi_at_the_same_address() {
             "2001:db8::7",
         ),
     ];
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
-    let mut host = runtime.block_on(async { Server::start().await.host() });
+    let mut host = host();
     for (written, asked) in table {
         host.bmc = written.parse().unwrap();
         assert_eq!(config(&host).address, asked, "{written}");
+    }
+}
+
+#[test]
+fn whatever_is_wrong_comes_with_what_to_do() {
+    use clients::ipmi::Ended;
+    use protocols::ipmi::console::Error as Talk;
+    let silent = Talk::Silent { step: "log in" };
+    let table = [
+        (
+            "redfish://192.0.2.7/redfish/v1/Systems/1",
+            Ended::Talk(silent.clone()),
+            "no IPMI",
+        ),
+        ("ipmi://192.0.2.7", Ended::Talk(silent), "address"),
+        ("ipmi://192.0.2.7", Ended::Talk(Talk::Password), "password"),
+        ("ipmi://192.0.2.7", Ended::InUse, "--steal"),
+        (
+            "ipmi://192.0.2.7",
+            Ended::Disabled,
+            "switch on Serial over LAN",
+        ),
+    ];
+    let mut host = host();
+    for (address, source, wanted) in table {
+        host.bmc = address.parse().unwrap();
+        let bmc = "192.0.2.7".into();
+        let error = ipmi::Error::Console { bmc, source };
+        let advice = advice(&host, &error);
+        assert!(advice.contains(wanted), "{error:?}: {advice}");
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
 
 use ::plan::install_config::Host;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clients::ipmi::{Keys, Owner, Received, Sol};
 use installer::{Dir, consoles};
@@ -62,7 +62,7 @@ async fn watch(host: &Host, owner: Owner) -> Result<()> {
     let opened = Sol::open(consoles::config(host), owner).await;
     let advised = |error| {
         let advice = consoles::advice(host, &error);
-        anyhow::Error::new(error).context(format!("{}: {advice}", host.name))
+        anyhow!("{}: {}; {advice}", host.name, model::chain(&error))
     };
     let mut sol = opened.map_err(advised)?;
     // Without a person at both ends it is only printed.
