@@ -92,7 +92,7 @@ impl Link {
             return None;
         }
         let payload = self.keys.open(packet).ok()?;
-        if !self.window.accept(packet.sequence) {
+        if !self.window.accept_ahead(packet.sequence) {
             return None;
         }
         self.heard_at = now;

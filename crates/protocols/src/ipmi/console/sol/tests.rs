@@ -34,6 +34,8 @@ struct Site {
     bmc: Bmc,
     now: Instant,
     fates: VecDeque<Fate>,
+    /// The network carries nothing.
+    down: bool,
     /// What is under way, each with the time of its arrival and a number that keeps the order.
     wire: Vec<(Instant, u64, Datagram)>,
     sent: u64,
@@ -79,6 +81,7 @@ fn site(owners: &[Owner]) -> Site {
         bmc,
         now,
         fates: VecDeque::new(),
+        down: false,
         wire: vec![],
         sent: 0,
         output: vec![vec![]; owners.len()],
@@ -127,6 +130,7 @@ impl Site {
 
     fn post(&mut self, datagram: impl Fn() -> Datagram) {
         let delays: &[u64] = match self.fates.pop_front() {
+            _ if self.down => &[],
             None | Some(Fate::Arrives) => &[0],
             Some(Fate::Lost) => &[],
             Some(Fate::Twice) => &[0, 0],
@@ -274,6 +278,23 @@ fn a_bmc_that_falls_silent_is_noticed() {
     site.pass(Duration::from_mins(1));
     let silent = Error::Silent { step: "command" };
     assert_eq!(site.other[0], [Action::Ended(Ended::Talk(silent))]);
+}
+
+#[test]
+fn ten_seconds_without_a_network_cost_characters_but_not_the_session() {
+    let mut site = Site::open();
+    site.prints(b"before");
+    site.settle();
+    site.down = true;
+    for _ in 0..100 {
+        site.prints(&[b'x'; 150]);
+        site.pass(Duration::from_millis(100));
+    }
+    site.down = false;
+    site.prints(b"back again");
+    site.pass(Duration::from_secs(2));
+    assert!(site.output[0].ends_with(b"back again"));
+    assert_eq!(site.other[0], [Action::Notice(Notice::Missed)]);
 }
 
 #[test]
