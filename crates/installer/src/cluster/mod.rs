@@ -218,3 +218,44 @@ fn subject(action: &Action) -> String {
         Action::MarkComplete => "api".into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Tell for Deaf {
+        fn event(&mut self, _line: &str, _event: &serde_json::Value) {}
+    }
+
+    #[tokio::test]
+    async fn consoles_are_recorded_from_when_servers_may_be_on_unless_told_not_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pxe.yaml");
+        std::fs::copy(example, dir.path().join("install-config.yaml")).unwrap();
+        for (consoles, phase, recorded) in [
+            (true, Phase::Images, false),
+            (true, Phase::BootstrapServices, true),
+            (true, Phase::Workers, true),
+            (false, Phase::ControlPlaneDeploy, false),
+        ] {
+            let options = Options {
+                dir: dir.path().into(),
+                binary: dir.path().join("install-config.yaml"),
+                agent: PathBuf::new(),
+                metal: false,
+                to: None,
+                keeper: Vec::new(),
+                consoles,
+            };
+            let mut installer = Installer::open(options, &Facts::default()).unwrap();
+            // Nobody listens there.
+            for host in &mut installer.config.baremetal.hosts {
+                host.bmc = "ipmi://127.0.0.1:9".parse().unwrap();
+            }
+            installer.watch_consoles(phase, &mut Deaf);
+            assert_eq!(installer.consoles.is_some(), recorded, "{phase}");
+        }
+    }
+}
