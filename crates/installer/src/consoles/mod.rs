@@ -245,7 +245,12 @@ impl Recorder {
         let why = model::chain(trouble);
         let note = match trouble {
             Trouble::Bmc(error) => {
-                let advice = advice(&self.host, error);
+                let passes = error.may_pass() && !error.is_silence();
+                let advice = if passes {
+                    "it is tried again"
+                } else {
+                    advice(&self.host, error)
+                };
                 format!("{name}: its serial console is not recorded: {why}; {advice}")
             }
             Trouble::File { .. } => format!("{name}: its serial console is not recorded: {why}"),
