@@ -108,8 +108,8 @@ enum Command {
     Gather(gather::Gather),
     /// A server's serial console in this terminal, by IPMI at its BMC
     ///
-    /// Keys go to the server; ~. at the start of a line ends it, ~? helps. Where input or output is no terminal, what the
-    /// server prints is passed on, and nothing is typed.
+    /// Keys go to the server; ~. at the start of a line ends it, ~? helps.
+    /// Where input or output is no terminal, it only prints.
     ///
     /// Examples:
     ///   plinth console master-0 --dir lab
