@@ -8,6 +8,7 @@
 
 pub mod bootstrap;
 pub mod cluster;
+pub mod consoles;
 pub mod destroy;
 pub mod dir;
 pub mod pki;

@@ -1,11 +1,11 @@
-//! A person at a terminal: how wide it is, and what is typed there and not to be seen.
+//! A person at a terminal: how wide it is, what is typed there and not to be seen, and every key as it is.
 #![expect(unsafe_code, reason = "the width of a terminal is asked by ioctl")]
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd as _};
 
-use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
 mod ioctl {
     nix::ioctl_read_bad!(window_size, libc::TIOCGWINSZ, libc::winsize);
@@ -58,5 +58,28 @@ impl<'a> Silent<'a> {
 impl Drop for Silent<'_> {
     fn drop(&mut self) {
         _ = tcsetattr(self.terminal, SetArg::TCSANOW, &self.before);
+    }
+}
+
+/// While it lives, every key is passed on as it is typed, and nothing of it is shown.
+#[derive(Debug)]
+pub struct Raw<T: AsFd> {
+    terminal: T,
+    before: Termios,
+}
+
+impl<T: AsFd> Raw<T> {
+    pub fn new(terminal: T) -> io::Result<Self> {
+        let before = tcgetattr(&terminal)?;
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        tcsetattr(&terminal, SetArg::TCSANOW, &raw)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl<T: AsFd> Drop for Raw<T> {
+    fn drop(&mut self) {
+        _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before);
     }
 }

@@ -36,6 +36,9 @@ pub struct Create {
     /// Boot servers with the drivers and firmware of the lab's, or with those of real ones
     #[arg(long, value_enum, default_value_t = crate::image::FlavourName::Metal)]
     ramdisk: crate::image::FlavourName,
+    /// Do not record the serial consoles of the control plane's hosts in DIR/consoles
+    #[arg(long)]
+    no_consoles: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -97,6 +100,7 @@ pub fn create(command: &Create) -> Result<()> {
         metal: matches!(command.ramdisk, crate::image::FlavourName::Metal),
         to: command.to,
         keeper: ["--log", "info", KEEPER].map(str::to_owned).into(),
+        consoles: !command.no_consoles,
     };
     let dir = Dir::new(&command.dir);
     let facts = facts(&dir.text()?);

@@ -3,6 +3,7 @@
 
 mod apiserver;
 mod cluster;
+mod console;
 mod crds;
 mod create;
 mod gather;
@@ -105,6 +106,17 @@ enum Command {
     ///   plinth gather --dir lab -o /tmp/why.tar.gz --include /var/log/syslog
     #[command(verbatim_doc_comment)]
     Gather(gather::Gather),
+    /// A server's serial console in this terminal, by IPMI at its BMC
+    ///
+    /// Keys go to the server; ~. at the start of a line ends it, ~? helps.
+    /// Where input or output is no terminal, it only prints.
+    ///
+    /// Examples:
+    ///   plinth console master-0 --dir lab
+    ///   plinth console master-0 --dir lab --steal
+    ///   plinth console master-0 --dir lab | tee master-0.log
+    #[command(verbatim_doc_comment)]
+    Console(console::Console),
     /// The hosts that the API knows
     #[command(subcommand)]
     Host(host::Host),
@@ -176,6 +188,7 @@ impl Command {
             | Self::Status(_)
             | Self::WaitFor(_)
             | Self::Gather(_)
+            | Self::Console(_)
             | Self::Host(_)
             | Self::Preflight(_)
             | Self::Create(_)
@@ -198,6 +211,7 @@ impl Command {
             Self::Status(_)
             | Self::WaitFor(_)
             | Self::Gather(_)
+            | Self::Console(_)
             | Self::Host(_)
             | Self::Plan(_)
             | Self::Preflight(_)
@@ -246,6 +260,7 @@ fn main() -> ExitCode {
         Command::Status(command) => status::run(&command),
         Command::WaitFor(command) => wait_for::run(&command),
         Command::Gather(command) => gather::run(&command),
+        Command::Console(command) => console::run(&command),
         Command::Host(command) => host::run(&command),
         Command::Plan(command) => plan::run(&command),
         Command::Preflight(command) => preflight::run(&command),

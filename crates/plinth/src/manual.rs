@@ -50,6 +50,7 @@ mod tests {
             "host add",
             "wait-for",
             "gather",
+            "console",
             "preflight",
             "lab up",
         ] {

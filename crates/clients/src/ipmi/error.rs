@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocols::ipmi::console::sol::Ended;
 use protocols::ipmi::console::{self, AnswerError};
 
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,8 @@ pub enum Error {
         wanted: &'static str,
         waited: Duration,
     },
+    #[error("the serial console behind BMC {bmc}")]
+    Console { bmc: String, source: Ended },
     #[error("{operation}: the client of BMC {bmc} has ended")]
     Ended {
         operation: &'static str,
@@ -53,19 +56,14 @@ impl Error {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Resolve { .. } | Self::Slow { .. } | Self::PowerStays { .. } => true,
-            Self::Talk { source, .. } => match source {
-                console::Error::Silent { .. } | console::Error::Crowded => true,
-                // The BMC has no session free, or is starting.
-                console::Error::Refused { status, .. } => status.text().contains("resources"),
-                console::Error::Password
-                | console::Error::Impostor
-                | console::Error::Raise { .. }
-                | console::Error::Closed => false,
+            Self::Talk { source, .. } => talk_may_pass(source),
+            Self::Console { source, .. } => match source {
+                Ended::Talk(source) => talk_may_pass(source),
+                Ended::InUse | Ended::Limit | Ended::Deactivated | Ended::Dropped => true,
+                Ended::Refused { source, .. } => answer_may_pass(source),
+                Ended::Disabled | Ended::Unencrypted | Ended::Closed => false,
             },
-            Self::Answer { source, .. } => match source {
-                AnswerError::Refused { code } => LATER.contains(code),
-                AnswerError::Short { .. } => false,
-            },
+            Self::Answer { source, .. } => answer_may_pass(source),
             Self::NoAddress { .. } | Self::Socket { .. } | Self::Ended { .. } => false,
         }
     }
@@ -74,10 +72,15 @@ impl Error {
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Resolve { .. } | Self::Slow { .. } => true,
-            Self::Talk { source, .. } => matches!(source, console::Error::Silent { .. }),
+            Self::Talk { source, .. }
+            | Self::Console {
+                source: Ended::Talk(source),
+                ..
+            } => matches!(source, console::Error::Silent { .. }),
             Self::NoAddress { .. }
             | Self::Socket { .. }
             | Self::Answer { .. }
+            | Self::Console { .. }
             | Self::PowerStays { .. }
             | Self::Ended { .. } => false,
         }
@@ -99,5 +102,24 @@ impl Error {
             },
             other => other,
         }
+    }
+}
+
+fn talk_may_pass(error: &console::Error) -> bool {
+    match error {
+        console::Error::Silent { .. } | console::Error::Crowded => true,
+        // The BMC has no session free, or is starting.
+        console::Error::Refused { status, .. } => status.text().contains("resources"),
+        console::Error::Password
+        | console::Error::Impostor
+        | console::Error::Raise { .. }
+        | console::Error::Closed => false,
+    }
+}
+
+fn answer_may_pass(error: &AnswerError) -> bool {
+    match error {
+        AnswerError::Refused { code } => LATER.contains(code),
+        AnswerError::Short { .. } => false,
     }
 }

@@ -28,33 +28,14 @@ pub struct Link {
 const QUEUE: usize = 16;
 const RESOLVE: Duration = Duration::from_secs(10);
 /// The largest RMCP+ packet is far smaller.
-const DATAGRAM: usize = 2048;
+pub(super) const DATAGRAM: usize = 2048;
 
 impl Link {
     pub async fn spawn(config: Config) -> Result<Self, Error> {
         let bmc = config.address.clone();
-        let address = resolve(&bmc).await?;
-        let local: SocketAddr = match address {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let failed = |source| Error::Socket {
-            bmc: bmc.clone(),
-            source,
-        };
-        let socket = UdpSocket::bind(local).await.map_err(failed)?;
-        socket.connect(address).await.map_err(failed)?;
-        let limits = config.limits;
-        let console = Console::new(
-            console::Config {
-                privilege: config.privilege,
-                suites: config.suites,
-                attempts: limits.attempts,
-                patience: limits.patience,
-                ..console::Config::new(config.username, config.password)
-            },
-            Secret::new(rand::random()),
-        );
+        let socket = connect(&bmc).await?;
+        let limits = config.limits.clone();
+        let console = console(config);
         let (asks, inbox) = mpsc::channel(QUEUE);
         let shell = Shell {
             socket,
@@ -105,6 +86,35 @@ impl Link {
         // The task ends by itself once nobody can ask.
         _ = self.task.await;
     }
+}
+
+/// A socket that speaks with this BMC alone.
+pub(super) async fn connect(bmc: &str) -> Result<UdpSocket, Error> {
+    let address = resolve(bmc).await?;
+    let local: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let failed = |source| Error::Socket {
+        bmc: bmc.to_string(),
+        source,
+    };
+    let socket = UdpSocket::bind(local).await.map_err(failed)?;
+    socket.connect(address).await.map_err(failed)?;
+    Ok(socket)
+}
+
+pub(super) fn console(config: Config) -> Console {
+    Console::new(
+        console::Config {
+            privilege: config.privilege,
+            suites: config.suites,
+            attempts: config.limits.attempts,
+            patience: config.limits.patience,
+            ..console::Config::new(config.username, config.password)
+        },
+        Secret::new(rand::random()),
+    )
 }
 
 async fn resolve(bmc: &str) -> Result<SocketAddr, Error> {
@@ -204,7 +214,7 @@ impl Shell {
     }
 }
 
-async fn at(time: Option<Instant>) {
+pub(super) async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,

@@ -6,10 +6,13 @@
 //!
 //! One session is kept while there is something to ask, and closed when there has been nothing for a while or the
 //! last [`Client`] is dropped. A BMC that is silent or busy is asked again, with a limit.
+//!
+//! [`Sol`] is a server's serial console, with a session of its own.
 
 mod device;
 mod error;
 mod link;
+mod sol;
 
 use std::time::Duration;
 
@@ -22,7 +25,9 @@ use tracing::info;
 pub use device::{DeviceId, Quirks, quirks_of};
 pub use error::Error;
 pub use protocols::ipmi::console::Privilege;
+pub use protocols::ipmi::console::sol::{Ended, Notice, Owner};
 pub use protocols::ipmi::crypto::Suite;
+pub use sol::{Keys, Received, Sol};
 
 use crate::{BootMode, Lasting, Power};
 use link::Link;

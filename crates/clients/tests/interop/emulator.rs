@@ -104,6 +104,11 @@ pub struct Simulator {
 }
 
 pub fn simulator() -> Simulator {
+    simulator_with("")
+}
+
+/// With more lines of configuration.
+pub fn simulator_with(lines: &str) -> Simulator {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     // A free port: bound and let go, as the simulator cannot be handed a socket.
@@ -124,7 +129,7 @@ pub fn simulator() -> Simulator {
         "name \"sim\"\nset_working_mc 0x20\nstartlan 1\naddr 127.0.0.1 {port}\npriv_limit admin\n\
          allowed_auths_admin none md2 md5 straight\nguid a123456789abcdefa123456789abcdef\nendlan\n\
          user 2 true \"admin\" \"s3cret\" admin 10\n\
-         chassis_control \"{here}/chassis 0x20\"\n"
+         chassis_control \"{here}/chassis 0x20\"\n{lines}"
     );
     write(&place.join("lan.conf"), &lan, 0o644);
     let emulation =

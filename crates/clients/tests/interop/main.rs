@@ -8,6 +8,7 @@ mod ipmi;
 mod lab_redfish;
 #[path = "../../../lab/tests/interop/python.rs"]
 mod python;
+mod sol;
 mod sushy_tools;
 
 /// What the clients in Python are.

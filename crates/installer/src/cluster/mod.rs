@@ -28,6 +28,7 @@ use plan::install::{self, Action, Phase, Stuck, Trouble};
 use plan::install_config::{Facts, InstallConfig};
 
 use crate::bootstrap::Home;
+use crate::consoles::Recorders;
 use crate::dir::{Dir, checksum};
 use crate::progress::{Progress, Tell};
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub to: Option<Phase>,
     /// Arguments that make this program keep the bootstrap VM.
     pub keeper: Vec<String>,
+    /// Record the serial consoles of the control plane's hosts.
+    pub consoles: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -67,10 +70,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Creates the cluster, or goes on creating it.
 pub async fn create(options: Options, facts: &Facts, tell: &mut dyn Tell) -> Result<(), Error> {
     let mut installer = Installer::open(options, facts)?;
-    tokio::select! {
+    let done = tokio::select! {
         done = installer.run(tell) => done,
         _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
+    };
+    if let Some(consoles) = installer.consoles.take() {
+        consoles.stop().await;
     }
+    done
 }
 
 /// Ends the bootstrap VM, whatever it does, and removes it.
@@ -90,6 +97,8 @@ struct Installer {
     images: Option<Images>,
     trouble: Option<Trouble>,
     known: Known,
+    /// Once there is something to see on them.
+    consoles: Option<Recorders>,
 }
 
 /// What one look leaves to the next, so that it need not be asked for again.
@@ -130,6 +139,7 @@ impl Installer {
             images: None,
             trouble: None,
             known: Known::default(),
+            consoles: None,
         })
     }
 
@@ -149,6 +159,7 @@ impl Installer {
                 self.dir.keep(&kept)?;
             }
             progress.at(phase, &next, now, tell);
+            self.watch_consoles(phase, tell);
             if let Some(stuck) = next.stuck {
                 return Err(stuck.into());
             }
@@ -167,6 +178,17 @@ impl Installer {
             if next.actions.is_empty() || self.trouble.is_some() {
                 tokio::time::sleep(PAUSE).await;
             }
+        }
+    }
+
+    /// Records consoles in the background from when servers may be switched on, and passes on what that has to say.
+    fn watch_consoles(&mut self, phase: Phase, tell: &mut dyn Tell) {
+        if self.consoles.is_none() && self.options.consoles && phase >= Phase::BootstrapServices {
+            let hosts = &self.config.baremetal.hosts;
+            self.consoles = Some(Recorders::spawn(&self.options.dir, hosts));
+        }
+        for note in self.consoles.iter_mut().flat_map(Recorders::notes) {
+            tell.note(&note);
         }
     }
 
@@ -194,5 +216,46 @@ fn subject(action: &Action) -> String {
         Action::Approve(_) => "masters".into(),
         Action::Apply(_) => "manifests".into(),
         Action::MarkComplete => "api".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Tell for Deaf {
+        fn event(&mut self, _line: &str, _event: &serde_json::Value) {}
+    }
+
+    #[tokio::test]
+    async fn consoles_are_recorded_from_when_servers_may_be_on_unless_told_not_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pxe.yaml");
+        std::fs::copy(example, dir.path().join("install-config.yaml")).unwrap();
+        for (consoles, phase, recorded) in [
+            (true, Phase::Images, false),
+            (true, Phase::BootstrapServices, true),
+            (true, Phase::Workers, true),
+            (false, Phase::ControlPlaneDeploy, false),
+        ] {
+            let options = Options {
+                dir: dir.path().into(),
+                binary: dir.path().join("install-config.yaml"),
+                agent: PathBuf::new(),
+                metal: false,
+                to: None,
+                keeper: Vec::new(),
+                consoles,
+            };
+            let mut installer = Installer::open(options, &Facts::default()).unwrap();
+            // Nobody listens there.
+            for host in &mut installer.config.baremetal.hosts {
+                host.bmc = "ipmi://127.0.0.1:9".parse().unwrap();
+            }
+            installer.watch_consoles(phase, &mut Deaf);
+            assert_eq!(installer.consoles.is_some(), recorded, "{phase}");
+        }
     }
 }

@@ -71,7 +71,7 @@ fn transport(address: &BmcAddress) -> &'static str {
     if address.tls { "https" } else { "http" }
 }
 
-fn authority(address: &BmcAddress) -> String {
+pub fn authority(address: &BmcAddress) -> String {
     let host = &address.host;
     let host = if host.contains(':') {
         format!("[{host}]")
@@ -251,9 +251,10 @@ fn judged_by_ipmi(error: &ipmi::Error) -> Bmc {
         | ipmi::Error::NoAddress { .. }
         | ipmi::Error::Socket { .. }
         | ipmi::Error::Slow { .. } => Bmc::Silent { why },
-        ipmi::Error::Answer { .. } | ipmi::Error::PowerStays { .. } | ipmi::Error::Ended { .. } => {
-            Bmc::Unread { why }
-        }
+        ipmi::Error::Answer { .. }
+        | ipmi::Error::PowerStays { .. }
+        | ipmi::Error::Console { .. }
+        | ipmi::Error::Ended { .. } => Bmc::Unread { why },
     }
 }
 

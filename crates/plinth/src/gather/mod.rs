@@ -30,7 +30,7 @@ pub struct Gather {
     /// The archive; without it plinth-gather-TIME.tar.gz here
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A file to take along, such as a server's serial console; may be given again
+    /// A file to take along, such as a log of this machine; may be given again
     #[arg(long, value_name = "FILE")]
     include: Vec<PathBuf>,
 }
@@ -108,6 +108,7 @@ async fn collect(command: &Gather, now: Timestamp) -> (Vec<File>, Vec<Told>) {
         ("install", parts::install(dir)),
         ("plan", parts::plan(&site)),
         ("bootstrap", parts::bootstrap(dir)),
+        ("consoles", parts::consoles(dir)),
         ("included", parts::included(&command.include)),
     ] {
         take(name, (part, Duration::ZERO));
@@ -178,7 +179,7 @@ mod tests {
             .unwrap();
         let told: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
         let parts = told["parts"].as_array().unwrap();
-        assert_eq!(parts.len(), 9);
+        assert_eq!(parts.len(), 10);
         for part in parts {
             assert!(part["problem"].is_string(), "{part}");
         }

@@ -156,6 +156,27 @@ pub fn bootstrap(dir: &Path) -> Part {
     part
 }
 
+/// The serial consoles of the control plane's hosts, as far as they were recorded.
+pub fn consoles(dir: &Path) -> Part {
+    let mut part = Part::default();
+    let entries = std::fs::read_dir(installer::consoles::dir(dir));
+    let entries = entries.into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "log"));
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        part.take(&format!("consoles/{name}"), &path);
+    }
+    if part.files.is_empty() && part.problems.is_empty() {
+        part.problems.push(
+            "none were recorded: `plinth create cluster` does so where BMCs offer Serial over LAN"
+                .into(),
+        );
+    }
+    part
+}
+
 pub fn included(paths: &[PathBuf]) -> Part {
     let mut part = Part::default();
     for (number, path) in paths.iter().enumerate() {
@@ -292,6 +313,23 @@ mod tests {
             !text.contains("hunter2") && text.contains("lab-x") && text.contains("complete"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn recorded_consoles_are_taken_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = consoles(dir.path());
+        assert!(part.files.is_empty() && part.problems[0].contains("none were recorded"));
+        let place = installer::consoles::dir(dir.path());
+        std::fs::create_dir(&place).unwrap();
+        for (name, text) in [("b.log", "two"), ("a.log", "one"), ("a.log.new", "half")] {
+            std::fs::write(place.join(name), text).unwrap();
+        }
+        let part = consoles(dir.path());
+        let taken: Vec<_> = part.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(taken, ["consoles/a.log", "consoles/b.log"]);
+        assert_eq!(part.files[0].bytes, b"one");
+        assert!(part.problems.is_empty());
     }
 
     #[test]

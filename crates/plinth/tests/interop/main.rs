@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod console;
 mod names;
 mod netboot;
 mod node;

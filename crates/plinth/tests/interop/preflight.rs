@@ -12,14 +12,14 @@ const API: &str = "192.168.111.5";
 const INGRESS: &str = "192.168.111.6";
 
 /// A rack, and the install-config.yaml of a cluster of it.
-struct Site {
-    lab: Lab,
+pub struct Site {
+    pub lab: Lab,
     dir: tempfile::TempDir,
     config: Value,
 }
 
 impl Site {
-    fn new(args: &[&str]) -> Self {
+    pub fn new(args: &[&str]) -> Self {
         let lab = Lab::up(&[&["--kind", "sim", "--servers", "3"][..], args].concat());
         let servers = lab.status()["servers"].as_array().unwrap().clone();
         let authority = std::fs::read_to_string(lab.dir().join("ca.pem")).unwrap();
@@ -50,11 +50,16 @@ impl Site {
         &mut self.config["platform"]["baremetal"]["hosts"][index]
     }
 
-    fn preflight(&self, args: &[&str]) -> Output {
+    /// The install directory, with the configuration as it is now.
+    pub fn written(&self) -> &str {
         // JSON is YAML.
         let path = self.dir.path().join("install-config.yaml");
         std::fs::write(path, self.config.to_string()).unwrap();
-        let dir = self.dir.path().to_str().unwrap();
+        self.dir.path().to_str().unwrap()
+    }
+
+    fn preflight(&self, args: &[&str]) -> Output {
+        let dir = self.written();
         self.lab
             .try_exec(&[&[PLINTH, "preflight", "--dir", dir][..], args].concat())
     }

@@ -31,6 +31,20 @@ impl Window {
     }
 }
 
+impl Window {
+    /// As [`Window::accept`], but however far ahead.
+    ///
+    /// DEVIATION: 6.12.13 has a console refuse what is more than 16 ahead. A BMC with a serial port goes on sending while the
+    /// network is down, and would never be heard again. What is ahead is genuine and cannot be a repetition.
+    pub(super) fn accept_ahead(&mut self, sequence: u32) -> bool {
+        if sequence.saturating_sub(self.highest) > WINDOW {
+            (self.highest, self.seen) = (sequence, 1);
+            return true;
+        }
+        self.accept(sequence)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +64,13 @@ mod tests {
         assert!(!window.accept(0));
     }
 
+    #[test]
+    fn a_console_hears_a_bmc_again_after_a_long_silence() {
+        let mut window = Window::default();
+        assert!(window.accept_ahead(1) && window.accept_ahead(100) && window.accept_ahead(99));
+        assert!(!window.accept_ahead(100) && !window.accept_ahead(1) && !window.accept_ahead(0));
+    }
+
     proptest! {
         #[test]
         fn no_sequence_number_is_accepted_twice(numbers in prop::collection::vec(0u32..60, 0..200)) {
@@ -57,6 +78,17 @@ mod tests {
             let mut seen = BTreeSet::new();
             for number in numbers {
                 if window.accept(number) {
+                    prop_assert!(seen.insert(number));
+                }
+            }
+        }
+
+        #[test]
+        fn however_far_ahead_none_is_accepted_twice(numbers in prop::collection::vec(0u32..60, 0..200)) {
+            let mut window = Window::default();
+            let mut seen = BTreeSet::new();
+            for number in numbers {
+                if window.accept_ahead(number) {
                     prop_assert!(seen.insert(number));
                 }
             }

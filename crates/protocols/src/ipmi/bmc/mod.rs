@@ -292,7 +292,11 @@ impl Bmc {
                     self.command(now, packet.session, &request, actions);
                 }
             }
-            PayloadKind::Sol => self.sol.input(now, packet.session, &payload, actions),
+            PayloadKind::Sol => {
+                let number = packet.sequence;
+                self.sol
+                    .input(now, packet.session, number, &payload, actions);
+            }
             PayloadKind::Oem { .. }
             | PayloadKind::OpenRequest
             | PayloadKind::OpenResponse

@@ -36,6 +36,8 @@ struct Settings {
 #[derive(Debug)]
 struct Link {
     session: u32,
+    /// Number of the latest packet that was looked at.
+    latest: u32,
     queue: VecDeque<u8>,
     sequence: u8,
     in_flight: Option<InFlight>,
@@ -94,11 +96,12 @@ impl Port {
         }
     }
 
-    /// A SOL payload from a console.
+    /// A SOL payload from a console, in the packet of this number.
     pub(super) fn input(
         &mut self,
         now: Instant,
         session: u32,
+        number: u32,
         payload: &[u8],
         actions: &mut Vec<Action>,
     ) {
@@ -110,6 +113,11 @@ impl Port {
         let Ok(sol) = Sol::decode(payload) else {
             return;
         };
+        // Sent before something that has come already: a repetition, which must not be typed again.
+        if number <= link.latest {
+            return;
+        }
+        link.latest = number;
         link.acknowledged(&sol, now + pause, retries);
         if sol.sequence == 0 && sol.characters.is_empty() {
             // In a pure acknowledgement the operation bits other than NACK are still orders.
@@ -201,6 +209,7 @@ impl Link {
     fn new(session: u32) -> Self {
         Self {
             session,
+            latest: 0,
             queue: VecDeque::new(),
             sequence: 0,
             in_flight: None,

@@ -43,15 +43,20 @@ impl Link {
     }
 
     pub(super) fn seal(&mut self, message: &Message, iv: [u8; 16]) -> Vec<u8> {
+        self.seal_payload(PayloadKind::Ipmi, &message.encode(), iv)
+    }
+
+    pub(super) fn seal_payload(
+        &mut self,
+        kind: PayloadKind,
+        payload: &[u8],
+        iv: [u8; 16],
+    ) -> Vec<u8> {
         let sequence = self.next_sequence;
         self.next_sequence = sequence.checked_add(1).unwrap_or(1);
-        let packet = self.keys.seal(
-            PayloadKind::Ipmi,
-            self.bmc_session,
-            sequence,
-            &message.encode(),
-            iv,
-        );
+        let packet = self
+            .keys
+            .seal(kind, self.bmc_session, sequence, payload, iv);
         Packet::V20(packet).encode()
     }
 
@@ -67,19 +72,30 @@ impl Link {
         request: &Message,
         packet: &V20,
     ) -> Option<(u8, Vec<u8>)> {
-        if packet.session != self.console_session || packet.kind != PayloadKind::Ipmi {
-            return None;
-        }
-        let payload = self.keys.open(packet).ok()?;
-        if !self.window.accept(packet.sequence) {
-            return None;
-        }
-        self.heard_at = now;
+        let payload = self.open_payload(now, PayloadKind::Ipmi, packet)?;
         let message = Message::decode(&payload).ok()?;
         let pairs = message.net_fn == request.net_fn | 1
             && message.command == request.command
             && message.sequence == request.sequence;
         let (completion, data) = message.data.split_first().filter(|_| pairs)?;
         Some((*completion, data.to_vec()))
+    }
+
+    /// The payload of a packet of this session that is of this kind, genuine, and not seen before.
+    pub(super) fn open_payload(
+        &mut self,
+        now: Instant,
+        kind: PayloadKind,
+        packet: &V20,
+    ) -> Option<Vec<u8>> {
+        if packet.session != self.console_session || packet.kind != kind {
+            return None;
+        }
+        let payload = self.keys.open(packet).ok()?;
+        if !self.window.accept_ahead(packet.sequence) {
+            return None;
+        }
+        self.heard_at = now;
+        Some(payload)
     }
 }

@@ -10,6 +10,7 @@
 mod link;
 mod login;
 mod request;
+pub mod sol;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ pub use request::{Answer, AnswerError, Request};
 use super::crypto::{Randoms, Suite};
 use super::wire::Packet;
 use super::wire::message::Message;
-use super::wire::session::V20;
+use super::wire::session::{PayloadKind, V20};
 use super::wire::setup::Status;
 use link::Link;
 use login::{Sending, Step};
@@ -176,6 +177,50 @@ impl Console {
             State::SettingUp { sending, .. } => Some(sending.tries.again_at),
             State::Busy { tries, .. } => Some(tries.again_at),
         }
+    }
+
+    /// The BMC's id of the session that is open.
+    fn session(&self) -> Option<u32> {
+        match &self.state {
+            State::Ready(link) | State::Busy { link, .. } => Some(link.bmc_session),
+            State::Closed | State::SettingUp { .. } => None,
+        }
+    }
+
+    fn link_mut(&mut self) -> Option<&mut Link> {
+        match &mut self.state {
+            State::Ready(link) | State::Busy { link, .. } => Some(link),
+            State::Closed | State::SettingUp { .. } => None,
+        }
+    }
+
+    /// A datagram with a payload that is no command, in the session that is open.
+    fn seal_payload(&mut self, kind: PayloadKind, payload: &[u8]) -> Option<Vec<u8>> {
+        let iv = self.randoms.nonce();
+        let link = self.link_mut()?;
+        Some(link.seal_payload(kind, payload, iv))
+    }
+
+    /// The number of the packet and its payload, if it is of this kind and belongs to the session that is open.
+    fn open_payload(
+        &mut self,
+        now: Instant,
+        kind: PayloadKind,
+        datagram: &[u8],
+    ) -> Option<(u32, Vec<u8>)> {
+        let Ok(Packet::V20(packet)) = Packet::decode(datagram) else {
+            return None;
+        };
+        let payload = self.link_mut()?.open_payload(now, kind, &packet)?;
+        Some((packet.sequence, payload))
+    }
+
+    /// Sends a command in the session that is open; nobody waits for its answer.
+    fn seal_command(&mut self, request: Request) -> Option<Vec<u8>> {
+        let iv = self.randoms.nonce();
+        let link = self.link_mut()?;
+        let message = link.number(request);
+        Some(link.seal(&message, iv))
     }
 
     /// Starts on the next request, if there is one and nothing else is going on.

@@ -14,6 +14,9 @@ pub struct Request {
 const CHASSIS: u8 = 0x00;
 const APP: u8 = 0x06;
 
+const SOL_PAYLOAD: u8 = 1;
+const SOL_INSTANCE: u8 = 1;
+
 impl Request {
     pub fn get_device_id() -> Self {
         Self {
@@ -63,6 +66,41 @@ impl Request {
             net_fn: CHASSIS,
             command: 0x09,
             data: vec![5, 0, 0],
+        }
+    }
+
+    /// Activate Payload (24.1): SOL, encrypted and authenticated, alerts of the shared serial port put off meanwhile.
+    pub(super) fn activate_sol() -> Self {
+        let (encrypted, authenticated, alerts_deferred) = (0x80, 0x40, 0x04);
+        Self {
+            net_fn: APP,
+            command: 0x48,
+            data: vec![
+                SOL_PAYLOAD,
+                SOL_INSTANCE,
+                encrypted | authenticated | alerts_deferred,
+                0,
+                0,
+                0,
+            ],
+        }
+    }
+
+    /// Deactivate Payload (24.2), whosever it is.
+    pub(super) fn deactivate_sol() -> Self {
+        Self {
+            net_fn: APP,
+            command: 0x49,
+            data: vec![SOL_PAYLOAD, SOL_INSTANCE, 0, 0, 0, 0],
+        }
+    }
+
+    /// Get Payload Instance Info (24.4): which session has the port.
+    pub(super) fn get_sol_owner() -> Self {
+        Self {
+            net_fn: APP,
+            command: 0x4b,
+            data: vec![SOL_PAYLOAD, SOL_INSTANCE],
         }
     }
 
