@@ -49,7 +49,8 @@ depends() {
 install() {
     inst_multiple /etc/systemd/network/80-dhcp.network /usr/local/sbin/setfiles /etc/selinux/config \
         /etc/selinux/none/contexts/files/file_contexts /etc/ssl/certs/ca-certificates.crt \
-        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/image/repart.d/50-root.conf journalctl tail sleep mkdir
+        systemd-repart /usr/lib/systemd/systemd-growfs /usr/lib/image/repart.d/50-root.conf journalctl tail sleep mkdir \
+        systemctl systemd-machine-id-setup sed xargs
     inst_simple /usr/local/sbin/setfiles /usr/sbin/setfiles
     local unit
     for unit in systemd-networkd.service systemd-networkd.socket systemd-resolved.service \
@@ -105,7 +106,8 @@ TimeoutStartSec=infinity
 ExecStart=/bin/sh -c 'exec >/dev/console 2>&1; journalctl -b --no-pager -o cat -t systemd -p warning | tail -n 12; journalctl -b --no-pager -o cat -t ignition | tail -n 25; echo "BOOT FAILED, see above (Ignition or the root file system); restarting in 5 minutes."; sleep 300; systemctl --force reboot'
 END
 
-# Only this lets the running system forget the first boot.
+# Only this lets the running system forget the first boot. The units that Ignition wants enabled are enabled here, and
+# the machine gets its id: systemd would take a first boot as a reason to look through every unit there is.
 cat >"$root/usr/lib/dracut/modules.d/50image/image-ignition-done.service" <<'END'
 [Unit]
 Description=Ignition has succeeded
@@ -117,6 +119,8 @@ Before=ignition-complete.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+ExecStart=/bin/sh -c 'sed -n "s/^\\(enable\\|disable\\) //p" /sysroot/etc/systemd/system-preset/*-ignition.preset 2>/dev/null | xargs -r systemctl --root=/sysroot preset'
+ExecStart=/bin/systemd-machine-id-setup --root=/sysroot
 ExecStart=/bin/mkdir -p /run/image/ignition-done
 END
 
