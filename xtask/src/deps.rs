@@ -64,6 +64,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "isc-dhcp-client",
             "keepalived",
             KUBECTL,
+            "ndisc6",
             "openipmi",
             "openssl",
             "python3",

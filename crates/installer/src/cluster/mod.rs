@@ -144,14 +144,16 @@ impl Installer {
     }
 
     async fn run(&mut self, tell: &mut dyn Tell) -> Result<(), Error> {
-        let mut progress = Progress::new(self.plan.clone(), Timestamp::now());
+        let mut progress = Progress::new(self.plan.clone());
         loop {
             let seen = self.look().await?;
             let now = Timestamp::now();
             let mut kept = self.dir.kept()?;
             let next = install::next(&self.plan, &seen, &kept, now);
             let Some(phase) = next.phase.filter(|phase| self.wanted(*phase)) else {
-                progress.done(now, tell);
+                kept.end(now);
+                self.dir.keep(&kept)?;
+                progress.done(&kept.took(now), now, tell);
                 return Ok(());
             };
             if let Entry::Vacant(began) = kept.began.entry(phase) {

@@ -33,23 +33,19 @@ pub trait Tell: Send {
 /// Tells what changed, and nothing twice.
 pub struct Progress {
     plan: Plan,
-    began: Timestamp,
     phase: Option<(Phase, Timestamp)>,
     waits: BTreeMap<String, String>,
     /// Since when each is waited for, and for what.
     reasons: BTreeMap<String, (String, Timestamp)>,
-    took: Vec<(Phase, Duration)>,
 }
 
 impl Progress {
-    pub fn new(plan: Plan, now: Timestamp) -> Self {
+    pub fn new(plan: Plan) -> Self {
         Self {
             plan,
-            began: now,
             phase: None,
             waits: BTreeMap::new(),
             reasons: BTreeMap::new(),
-            took: Vec::new(),
         }
     }
 
@@ -131,16 +127,16 @@ impl Progress {
         );
     }
 
-    pub fn done(&mut self, now: Timestamp, tell: &mut dyn Tell) {
+    /// `took`: each phase, in all runs of the installer together.
+    pub fn done(&mut self, took: &[(Phase, Duration)], now: Timestamp, tell: &mut dyn Tell) {
         self.end_phase(now, tell);
-        let whole = since(self.began, now);
+        let whole: Duration = took.iter().map(|(_, took)| *took).sum();
         let mut table = String::from("done\n");
-        for (phase, took) in &self.took {
+        for (phase, took) in took {
             _ = writeln!(table, "  {phase:22} {:6.1} s", took.as_secs_f64());
         }
         _ = write!(table, "  {:22} {:6.1} s", "in all", whole.as_secs_f64());
-        let phases: BTreeMap<&str, f64> = self
-            .took
+        let phases: BTreeMap<&str, f64> = took
             .iter()
             .map(|(phase, took)| (phase.name(), took.as_secs_f64()))
             .collect();
@@ -153,7 +149,6 @@ impl Progress {
     fn end_phase(&mut self, now: Timestamp, tell: &mut dyn Tell) {
         if let Some((phase, since_then)) = self.phase.take() {
             let took = since(since_then, now);
-            self.took.push((phase, took));
             tell.event(
                 &format!("{phase}: done in {:.1} s", took.as_secs_f64()),
                 &json!({"event": "phase-done", "phase": phase, "seconds": took.as_secs_f64()}),

@@ -420,3 +420,27 @@ fn dhclient_gets_an_ipv6_address_and_the_link_is_told_to_ask_for_one() {
         }
     });
 }
+
+#[test]
+fn whoever_asks_for_a_router_hears_at_once_that_there_is_none() {
+    let net = Net::new(1);
+    let _service = net.serve(&format!("{{{RANGE}}}"));
+    // Its own address on the link may still be on trial.
+    let said = until("an answer to rdisc6", || {
+        let asked = net.machines[0]
+            .command("rdisc6")
+            .args(["-1", "-r", "1", "-w", "2000", "eth0"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+        if asked.status.success() {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    });
+    let line = |key: &str| said.lines().find(|line| line.starts_with(key));
+    has(line("Router lifetime").unwrap(), " 0 ");
+    has(line("Stateful address conf.").unwrap(), "No");
+    assert!(!said.contains("Prefix"), "{said}");
+}

@@ -44,7 +44,7 @@ pub struct Net {
 
 impl Net {
     pub fn new(machines: usize) -> Self {
-        for program in ["ip", "udhcpc", "dhclient", "dnsmasq", "curl"] {
+        for program in ["ip", "udhcpc", "dhclient", "dnsmasq", "curl", "rdisc6"] {
             let found = Command::new("sh")
                 .args(["-c", &format!("command -v {program}")])
                 .stdout(Stdio::null())

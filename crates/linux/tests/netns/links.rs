@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use linux::addr::Want;
-use linux::netlink::{Error, Netlink};
+use linux::netlink::{Changes, Error, Netlink};
 use linux::route::Route;
 use linux::tap;
 use model::Mac;
@@ -365,4 +365,31 @@ fn routes_are_added_replaced_listed_and_removed() {
         ]
     });
     assert_eq!(removed, [true, false]);
+}
+
+#[test]
+fn changed_links_and_addresses_are_told_and_nothing_else_is() {
+    let host = host("changes");
+    host.run(|| async {
+        let netlink = connect();
+        let mut changes = Changes::subscribe().unwrap();
+        let soon = Duration::from_secs(10);
+        netlink.ensure_bridge("br0").await.unwrap();
+        tokio::time::timeout(soon, changes.changed())
+            .await
+            .expect("a new link")
+            .unwrap();
+        // What belongs to the new link may come a little later; then it is quiet.
+        let quiet = Duration::from_millis(500);
+        while tokio::time::timeout(quiet, changes.changed()).await.is_ok() {}
+        netlink.links().await.unwrap();
+        let heard = tokio::time::timeout(quiet, changes.changed()).await;
+        assert!(heard.is_err(), "a look is no change");
+        let want = Want::new("192.0.2.1/24".parse().unwrap());
+        netlink.ensure_address("br0", want).await.unwrap();
+        tokio::time::timeout(soon, changes.changed())
+            .await
+            .expect("a new address")
+            .unwrap();
+    });
 }

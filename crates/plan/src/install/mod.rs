@@ -32,10 +32,35 @@ pub use seen::{Api, Far, Images, IronicNode, Joined, Metal3, Reach, Seen, Troubl
 pub struct Kept {
     /// When each phase was first entered.
     pub began: BTreeMap<Phase, Timestamp>,
+    /// When the last phase that was wanted ended.
+    #[serde(default)]
+    pub ended: BTreeMap<Phase, Timestamp>,
     /// How often a host was asked for something and it failed.
     pub tries: BTreeMap<String, u32>,
     /// The cluster was told, and said, that it needs its bootstrap no more.
     pub complete: bool,
+}
+
+impl Kept {
+    /// How long each phase took, however often the installer was begun anew meanwhile.
+    pub fn took(&self, now: Timestamp) -> Vec<(Phase, Duration)> {
+        let mut begun = self.began.iter().peekable();
+        let mut took = Vec::new();
+        while let Some((phase, began)) = begun.next() {
+            let next = begun.peek().map(|(_, began)| **began);
+            let ended = self.ended.get(phase).copied().or(next).unwrap_or(now);
+            let lasted = Duration::try_from(ended.duration_since(*began));
+            took.push((*phase, lasted.unwrap_or_default()));
+        }
+        took
+    }
+
+    /// Nothing more is wanted: the last phase is over.
+    pub fn end(&mut self, now: Timestamp) {
+        if let Some((last, _)) = self.began.last_key_value() {
+            self.ended.entry(*last).or_insert(now);
+        }
+    }
 }
 
 /// One thing to do. Doing it twice does no harm.

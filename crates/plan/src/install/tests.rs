@@ -365,3 +365,23 @@ fn work_that_fails_is_seen_while_it_is_tried_again() {
     assert_eq!(next.actions, [Action::StartVm]);
     assert!(next.waits[0].reason.contains("no bridge"), "{next:#?}");
 }
+
+#[test]
+fn phases_take_their_time_however_often_the_installer_begins_anew() {
+    let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
+    let mut kept = Kept {
+        began: [(Phase::Assets, at(0)), (Phase::Images, at(2))].into(),
+        ..Kept::default()
+    };
+    let seconds = |kept: &Kept, now| -> Vec<u64> {
+        let took = kept.took(at(now));
+        took.iter().map(|(_, took)| took.as_secs()).collect()
+    };
+    assert_eq!(seconds(&kept, 5), [2, 3], "the last one goes on");
+    // Only this far was wanted, and the rest an hour later.
+    kept.end(at(6));
+    kept.began.insert(Phase::BootstrapVm, at(3600));
+    kept.end(at(3607));
+    kept.end(at(9000));
+    assert_eq!(seconds(&kept, 9001), [2, 4, 7]);
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::str_of;
-use crate::site::{API_VIP, Cluster, INGRESS_VIP, is_true, name, said};
+use crate::site::{API_VIP, Cluster, INGRESS_VIP, alone, is_true, name, said};
 
 /// Emulated processors share two real ones.
 const SOON: Duration = Duration::from_mins(1);
@@ -39,6 +39,7 @@ print(max(longest, time.monotonic() - good))
 
 #[test]
 fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
+    let _machine = alone();
     let cluster = Cluster::install(&["--masters", "3", "--workers", "1", "--servers", "5"]);
     let masters = ["master-0", "master-1", "master-2"];
 
@@ -153,12 +154,23 @@ fn names_are_answered(cluster: &Cluster) {
 }
 
 fn ports_answer(cluster: &Cluster) {
-    for url in [
-        format!("https://{API_VIP}:6443/readyz"),
-        format!("https://{API_VIP}:22623/healthz"),
-        format!("http://{INGRESS_VIP}/"),
+    for (url, code) in [
+        (format!("https://{API_VIP}:6443/readyz"), "200"),
+        (format!("https://{API_VIP}:22623/healthz"), "200"),
+        // What stands in for a router says so.
+        (format!("http://{INGRESS_VIP}/"), "503"),
     ] {
-        said(&cluster.lab.try_exec(&["curl", "-sfkm", "10", &url]));
+        let ask = [
+            "curl",
+            "-skm",
+            "10",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+        ];
+        let asked = cluster.lab.try_exec(&[&ask[..], &[&url]].concat());
+        assert_eq!(said(&asked), code, "{url}");
     }
     let version = said(&cluster.kubectl(&["version", "-o", "json"]));
     let version: Value = serde_json::from_str(&version).unwrap();

@@ -8,5 +8,6 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod fails;
 mod life;
 mod site;

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -28,13 +29,8 @@ impl Cluster {
     /// `plinth lab up ARGS`, killed after every phase and run again until it is done.
     pub fn install(args: &[&str]) -> Self {
         let lab = Lab::new();
-        let home = lab.dir().parent().unwrap().to_owned();
-        // Debug information would travel to every node.
-        let program = home.join("plinth");
-        let mut strip = Command::new("strip");
-        strip.arg("-o").arg(&program).arg(PLINTH);
-        assert!(strip.status().unwrap().success());
-        let log = home.join("install.log");
+        let program = stripped(&lab);
+        let log = program.with_file_name("install.log");
         let cluster = Self { lab, log };
         let fixed = ["up", "--name", &cluster.lab.name];
         let args = [&fixed[..], args].concat();
@@ -168,6 +164,21 @@ impl Cluster {
         let server = master.replace("master", "server");
         self.lab.ok(&["power", &server, state]);
     }
+}
+
+/// Two clusters at once are too many for a machine; a test that failed is no reason not to run the next.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program as nodes get it: debug information would travel to every one of them.
+pub fn stripped(lab: &Lab) -> PathBuf {
+    let program = lab.dir().parent().unwrap().join("plinth");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&program).arg(PLINTH);
+    assert!(strip.status().unwrap().success());
+    program
 }
 
 pub fn name(object: &Value) -> &str {

@@ -166,7 +166,7 @@ async fn shop(most: u64) -> Shop {
         address,
         most,
         allowed,
-        Vec::new(),
+        vec![dir.path().join("allowed/public")],
         reqwest::Client::new(),
     );
     Shop {
@@ -282,6 +282,33 @@ async fn files_come_from_where_they_may_and_are_copied_again_when_they_change() 
     assert!(matches!(
         *fetch(&allowed.join("none")).await.unwrap_err(),
         Error::Read { .. }
+    ));
+}
+
+#[tokio::test]
+async fn a_file_that_anybody_may_fetch_is_served_as_it_is() {
+    let shop = shop(1 << 20).await;
+    let allowed = shop.dir.path().join("allowed");
+    std::fs::create_dir_all(allowed.join("public/lab")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(allowed.join(name), text).unwrap();
+    write("public/lab/os.raw", "an image");
+    write("public/empty.raw", "");
+    write("public/page.raw", "<!DOCTYPE html><html></html>");
+    write("mine.raw", "not public");
+    let find = async |source: String| shop.images.in_place(&image(source, None)).await;
+    let at = |name: &str| format!("file://{}", allowed.join(name).display());
+    assert_eq!(
+        find(at("public/lab/os.raw")).await.unwrap().unwrap(),
+        "http://boot.test/images/lab/os.raw"
+    );
+    for wrong in ["public/empty.raw", "public/page.raw", "public/none.raw"] {
+        assert!(find(at(wrong)).await.unwrap().is_err(), "{wrong}");
+    }
+    assert!(find(at("mine.raw")).await.is_none(), "it is copied");
+    assert!(find(format!("{}/os.raw", shop.url)).await.is_none());
+    assert!(matches!(
+        find("file:///etc/hostname".into()).await,
+        Some(Err(Error::Elsewhere { .. }))
     ));
 }
 
