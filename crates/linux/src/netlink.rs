@@ -170,11 +170,10 @@ fn drain(socket: RawFd) -> io::Result<bool> {
     let mut head = [0; 16];
     loop {
         match socket::recv(socket, &mut head, MsgFlags::MSG_DONTWAIT) {
-            Ok(_) => some = true,
+            // Too many for the socket to hold: certainly a change.
+            Ok(_) | Err(Errno::ENOBUFS) => some = true,
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => return Ok(some),
-            // More than the socket can hold: certainly a change.
-            Err(Errno::ENOBUFS) => some = true,
             Err(errno) => return Err(errno.into()),
         }
     }

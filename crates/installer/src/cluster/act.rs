@@ -144,6 +144,10 @@ impl Installer {
             self.dir.keep(&kept)?;
         }
         let ironic = self.ironic().await?;
+        if again && verb == install::Verb::Manage {
+            // A failed cleaning leaves it in maintenance for a person to look at; this is the one who does.
+            ironic.end_maintenance(&host.name).await?;
+        }
         let verb = match verb {
             install::Verb::Manage => Verb::Manage,
             install::Verb::Inspect => Verb::Inspect,

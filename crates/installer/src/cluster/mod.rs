@@ -145,11 +145,17 @@ impl Installer {
 
     async fn run(&mut self, tell: &mut dyn Tell) -> Result<(), Error> {
         let mut progress = Progress::new(self.plan.clone());
+        let start = Timestamp::now();
+        let mut kept = self.dir.kept()?;
+        if !kept.tries.is_empty() {
+            kept.begin_anew();
+            self.dir.keep(&kept)?;
+        }
         loop {
             let seen = self.look().await?;
             let now = Timestamp::now();
             let mut kept = self.dir.kept()?;
-            let next = install::next(&self.plan, &seen, &kept, now);
+            let next = install::next(&self.plan, &seen, &kept.since(start), now);
             let Some(phase) = next.phase.filter(|phase| self.wanted(*phase)) else {
                 kept.end(now);
                 self.dir.keep(&kept)?;

@@ -22,7 +22,9 @@ pub(super) fn next(host: &str, node: Option<&IronicNode>, tries: u32) -> Next {
     let Some(node) = node else {
         return Next::Do(Action::Enrol(host.to_owned()));
     };
-    if let Some(reason) = &node.maintenance {
+    // After a failed cleaning maintenance does not end by itself; after a BMC's silence it does.
+    let cleaning_failed = node.state == "clean failed";
+    if let Some(reason) = node.maintenance.as_ref().filter(|_| !cleaning_failed) {
         return Next::Wait {
             reason: format!("maintenance to end: {reason}"),
             far: None,
@@ -69,11 +71,10 @@ fn failed(host: &str, node: &IronicNode, tries: u32, verb: Verb, step: &str) -> 
     let why = node.last_error.as_deref().unwrap_or("no reason was given");
     Next::Stuck {
         what: format!("{step} failed {TRIES} times; the last time: {why}"),
-        remedy: match verb {
-            Verb::Manage => "check the BMC's address, user and password in install-config.yaml",
-            Verb::Inspect | Verb::Provide | Verb::Deploy => {
-                "look at the host's console and its BMC, mend the cause and run the same command again"
-            }
+        remedy: if node.state == "enroll" {
+            "check the BMC's address, user and password in install-config.yaml"
+        } else {
+            "look at the host's console and its BMC, mend the cause and run the same command again"
         }
         .to_owned(),
     }

@@ -55,6 +55,21 @@ impl Kept {
         took
     }
 
+    /// The installer was run again: somebody has mended what failed, or thinks so.
+    pub fn begin_anew(&mut self) {
+        self.tries.clear();
+    }
+
+    /// As a run of the installer counts that began at `start`: its phases have all their time.
+    #[must_use]
+    pub fn since(&self, start: Timestamp) -> Self {
+        let mut kept = self.clone();
+        for began in kept.began.values_mut() {
+            *began = (*began).max(start);
+        }
+        kept
+    }
+
     /// Nothing more is wanted: the last phase is over.
     pub fn end(&mut self, now: Timestamp) {
         if let Some((last, _)) = self.began.last_key_value() {

@@ -289,6 +289,43 @@ fn what_fails_is_tried_again_and_then_named_with_its_reason() {
 }
 
 #[test]
+fn a_failed_cleaning_is_tried_again_out_of_maintenance_and_a_silent_bmc_is_waited_for() {
+    let plan = plan();
+    let name = masters(&plan).next().unwrap().name.clone();
+    for (state, tried_again) in [("clean failed", true), ("manageable", false)] {
+        let seen = serving([state, "active", "active"]);
+        let Reach::Answers(mut nodes) = seen.ironic.clone() else {
+            unreachable!()
+        };
+        let node = nodes.get_mut(&name).unwrap();
+        node.maintenance = Some("the disk does not answer".into());
+        node.last_error.clone_from(&node.maintenance);
+        let seen = Seen {
+            ironic: Reach::Answers(nodes),
+            ..seen
+        };
+        let next = ask(&seen);
+        let asked = matches!(&next.actions[..], [Action::Ask { again: true, .. }]);
+        assert_eq!(asked, tried_again, "{state}: {next:#?}");
+        assert_eq!(!next.waits.is_empty(), !tried_again, "{state}: {next:#?}");
+    }
+}
+
+#[test]
+fn whoever_runs_it_again_gives_it_new_tries_and_its_whole_time() {
+    let mut kept = Kept {
+        began: [(Phase::Images, now())].into(),
+        tries: [("master-0".to_owned(), TRIES)].into(),
+        ..Kept::default()
+    };
+    let later = now() + std::time::Duration::from_hours(5);
+    kept.begin_anew();
+    assert!(kept.tries.is_empty());
+    assert_eq!(kept.since(later).began[&Phase::Images], later);
+    assert_eq!(kept.began[&Phase::Images], now(), "the table counts it all");
+}
+
+#[test]
 fn a_phase_that_has_had_its_time_says_what_it_waited_for() {
     let seen = Seen {
         vm: Vm::Running,

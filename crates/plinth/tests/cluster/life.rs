@@ -45,7 +45,12 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
 
     let mut ready = cluster.ready();
     ready.sort();
-    assert_eq!(ready, ["master-0", "master-1", "master-2", "worker-0"]);
+    // Which of the hosts becomes the worker is nobody's business.
+    assert_eq!(ready[..3], masters, "{ready:?}");
+    assert!(
+        ready.len() == 4 && ready[3].starts_with("worker-"),
+        "{ready:?}"
+    );
     let running = |machine: &Value| machine["status"]["phase"] == "Running";
     cluster.wait_for("every Machine to run", SOON, || {
         let machines = cluster.get("machines");
@@ -68,7 +73,8 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
     }
     cluster.scale(2);
     cluster.wait_for("a second worker", PROVISION, || {
-        cluster.ready().contains(&"worker-1".to_owned())
+        let ready = cluster.ready();
+        ["worker-0", "worker-1"].map(|worker| ready.iter().any(|node| node == worker)) == [true; 2]
     });
     cluster.power(&lost, "on");
     all_masters(&cluster);
