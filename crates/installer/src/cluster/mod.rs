@@ -169,6 +169,7 @@ impl Installer {
             progress.at(phase, &next, now, tell);
             self.watch_consoles(phase, tell);
             if let Some(stuck) = next.stuck {
+                progress.stuck(&stuck, tell);
                 return Err(stuck.into());
             }
             self.trouble = None;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use plan::cluster::Plan;
-use plan::install::{Action, Next, Phase, Verb, Wait};
+use plan::install::{Action, Next, Phase, Stuck, Verb, Wait};
 use serde_json::{Value, json};
 
 pub use picture::{Line, Picture};
@@ -124,6 +124,19 @@ impl Progress {
         tell.event(
             &format!("  {what}: failed: {}", why.0),
             &json!({"event": "failed", "what": what, "why": why.0}),
+        );
+    }
+
+    pub fn stuck(&mut self, stuck: &Stuck, tell: &mut dyn Tell) {
+        let Stuck {
+            phase,
+            subject,
+            what,
+            remedy,
+        } = stuck;
+        tell.event(
+            &format!("{phase}: cannot go on: {subject}: {what}"),
+            &json!({"event": "stuck", "phase": phase, "subject": subject, "what": what, "remedy": remedy}),
         );
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::str_of;
-use crate::site::{API_VIP, Cluster, INGRESS_VIP, alone, is_true, name, said};
+use crate::harness::{said, str_of};
+use crate::site::{API_VIP, Cluster, INGRESS_VIP, is_true, name};
 
 /// Emulated processors share two real ones.
 const SOON: Duration = Duration::from_mins(1);
@@ -39,7 +39,6 @@ print(max(longest, time.monotonic() - good))
 
 #[test]
 fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
-    let _machine = alone();
     let cluster = Cluster::install(&["--masters", "3", "--workers", "1", "--servers", "5"]);
     let masters = ["master-0", "master-1", "master-2"];
 

@@ -8,6 +8,5 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-mod fails;
 mod life;
 mod site;

@@ -5,15 +5,14 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::harness::{Lab, PLINTH, poll, str_of, text};
+use crate::harness::{Lab, poll, str_of, stripped};
 
 pub const API_VIP: &str = "192.168.111.5";
 pub const INGRESS_VIP: &str = "192.168.111.6";
@@ -166,21 +165,6 @@ impl Cluster {
     }
 }
 
-/// Two clusters at once are too many for a machine; a test that failed is no reason not to run the next.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static MACHINE: Mutex<()> = Mutex::new(());
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The program as nodes get it: debug information would travel to every one of them.
-pub fn stripped(lab: &Lab) -> PathBuf {
-    let program = lab.dir().parent().unwrap().join("plinth");
-    let mut strip = Command::new("strip");
-    strip.arg("-o").arg(&program).arg(PLINTH);
-    assert!(strip.status().unwrap().success());
-    program
-}
-
 pub fn name(object: &Value) -> &str {
     str_of(&object["metadata"]["name"])
 }
@@ -189,12 +173,6 @@ pub fn is_true(object: &Value, condition: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|seen| seen["type"] == condition && seen["status"] == "True")
-}
-
-/// `text` of an answer that must have come.
-pub fn said(output: &Output) -> String {
-    assert!(output.status.success(), "{}", text(output));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 fn end_of(text: &str) -> &str {

@@ -5,5 +5,6 @@
 mod harness;
 
 mod deploy;
+mod install;
 mod rack;
 mod serve;

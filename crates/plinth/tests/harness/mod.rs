@@ -338,3 +338,18 @@ fn tail(text: &str, lines: usize) -> String {
 fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
+
+/// The program as nodes get it: debug information would travel to every one of them.
+pub fn stripped(lab: &Lab) -> PathBuf {
+    let program = lab.dir().parent().unwrap().join("plinth");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&program).arg(PLINTH);
+    assert!(strip.status().unwrap().success());
+    program
+}
+
+/// `text` of an answer that must have come.
+pub fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(output));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}

@@ -2,15 +2,13 @@
 
 use std::process::Output;
 
-use crate::harness::{Lab, PLINTH, text};
-use crate::site::{alone, said, stripped};
+use crate::harness::{Lab, PLINTH, said, stripped, text};
 
 /// 10, and the phase: `control-plane-deploy`.
 const DEPLOY_FAILED: i32 = 14;
 
 #[test]
 fn a_disk_that_takes_no_data_ends_the_install_with_a_reason_and_gather_has_the_hosts_console() {
-    let _machine = alone();
     let lab = Lab::up(&["--servers", "1"]);
     let program = stripped(&lab);
     lab.ok(&["fault", "add", "server-0", "disk-errors"]);
