@@ -424,7 +424,7 @@ fn dhclient_gets_an_ipv6_address_and_the_link_is_told_to_ask_for_one() {
 #[test]
 fn whoever_asks_for_a_router_hears_at_once_that_there_is_none() {
     let net = Net::new(1);
-    let _service = net.serve(&format!("{{{RANGE}}}"));
+    let _service = net.serve_v4(&format!("{{{RANGE}}}"));
     // Its own address on the link may still be on trial.
     let said = until("an answer to rdisc6", || {
         let asked = net.machines[0]

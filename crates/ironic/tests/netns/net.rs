@@ -129,6 +129,16 @@ impl Net {
     /// Starts the service with these lines in its section `boot`.
     pub fn serve(&self, dhcp: &str) -> Running {
         self.configure(dhcp);
+        self.start()
+    }
+
+    /// On a network that has no IPv6 of its own.
+    pub fn serve_v4(&self, dhcp: &str) -> Running {
+        self.write_config(dhcp, "");
+        self.start()
+    }
+
+    fn start(&self) -> Running {
         let mut service = Running(
             self.metal
                 .command(std::env::current_exe().unwrap().to_str().unwrap())
@@ -153,10 +163,15 @@ impl Net {
     }
 
     pub fn configure(&self, dhcp: &str) {
+        let dhcp6 = "dhcp6: {address: 'fd00:1101::3/64', range: 'fd00:1101::10-fd00:1101::ff'}\n  ";
+        self.write_config(dhcp, dhcp6);
+    }
+
+    fn write_config(&self, dhcp: &str, dhcp6: &str) {
         let folder = self.folder.path().display();
         let config = format!(
             "listen: '[::]:6385'\nstate: {folder}/state/ironic.redb\nboot:\n  interface: br0\n  address: 172.22.0.3/24\n  \
-             dhcp6: {{address: 'fd00:1101::3/64', range: 'fd00:1101::10-fd00:1101::ff'}}\n  loaders: {folder}/loaders\n  ramdisk: {{kernel: {folder}/vmlinuz, initrd: {folder}/initrd}}\n  \
+             {dhcp6}loaders: {folder}/loaders\n  ramdisk: {{kernel: {folder}/vmlinuz, initrd: {folder}/initrd}}\n  \
              dhcp: {dhcp}\n"
         );
         fs::write(self.file("ironic.yaml"), config).unwrap();
