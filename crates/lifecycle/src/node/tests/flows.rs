@@ -14,6 +14,13 @@ fn managed(mut world: World) -> World {
     world
 }
 
+fn fast_track() -> Settings {
+    Settings {
+        fast_track: true,
+        ..Settings::default()
+    }
+}
+
 fn available(world: World) -> World {
     let mut world = managed(world);
     world.ask(Verb::Provide).settle();
@@ -427,11 +434,7 @@ fn adoption_touches_nothing() {
 
 #[test]
 fn an_agent_that_is_up_is_used_as_it_is() {
-    let fast = Settings {
-        fast_track: true,
-        ..Settings::default()
-    };
-    let mut world = managed(World::new(direct(), fast));
+    let mut world = managed(World::new(direct(), fast_track()));
     world.ask(Verb::Inspect).settle();
     world.log.clear();
     world.view.heard(AGENT, world.now);
@@ -450,11 +453,7 @@ fn an_agent_that_is_up_is_used_as_it_is() {
 
 #[test]
 fn whoever_is_quicker_than_the_agents_first_call_waits_for_it() {
-    let fast = Settings {
-        fast_track: true,
-        ..Settings::default()
-    };
-    let mut world = managed(World::new(direct(), fast));
+    let mut world = managed(World::new(direct(), fast_track()));
     world.ask(Verb::Inspect).settle();
     world.log.clear();
     world.view.agent = None;
@@ -465,7 +464,7 @@ fn whoever_is_quicker_than_the_agents_first_call_waits_for_it() {
     assert_eq!(boots.count(), 0, "{:?}", world.log);
 
     // It never calls: one is booted.
-    let mut world = managed(World::new(direct(), fast));
+    let mut world = managed(World::new(direct(), fast_track()));
     world.ask(Verb::Inspect).settle();
     world.view.agent = None;
     world.ask(Verb::Provide);
@@ -476,7 +475,7 @@ fn whoever_is_quicker_than_the_agents_first_call_waits_for_it() {
     assert_eq!(world.view.operation.agent, AgentSource::Fresh);
     assert_eq!(world.settle(), State::Available);
 
-    let mut world = managed(World::new(direct(), fast));
+    let mut world = managed(World::new(direct(), fast_track()));
     world.ask(Verb::Inspect).settle();
     world.view.agent = None;
     world.now += Duration::from_secs(301);
@@ -486,11 +485,7 @@ fn whoever_is_quicker_than_the_agents_first_call_waits_for_it() {
 
 #[test]
 fn an_agent_that_fell_silent_is_booted_afresh() {
-    let fast = Settings {
-        fast_track: true,
-        ..Settings::default()
-    };
-    let mut world = managed(World::new(direct(), fast));
+    let mut world = managed(World::new(direct(), fast_track()));
     world.ask(Verb::Inspect).settle();
     world.view.heard(AGENT, world.now);
     world.now += Duration::from_secs(301);
