@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, info, warn};
@@ -100,6 +100,19 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     bound.map_err(|source| Error::Listen { address, source })
 }
 
+/// The next client. A connection that failed before it was taken, or too few descriptors, is no reason to end.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                warn!(%error, "accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
 pub struct Server {
     service: Arc<Service>,
     tls: RwLock<Arc<ServerConfig>>,
@@ -155,14 +168,7 @@ impl Server {
         let places = Arc::new(Semaphore::new(MOST_PUBLIC));
         loop {
             let place = Arc::clone(&places).acquire_owned().await;
-            let (stream, peer) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    warn!(%error, "accept");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
+            let (stream, peer) = accept(&listener).await;
             let app = app.clone().layer(Extension(Peer(peer)));
             tokio::spawn(async move {
                 let _place = place;
@@ -181,17 +187,9 @@ impl Server {
         tokio::pin!(stop);
         loop {
             let place = Arc::clone(&places).acquire_owned();
-            let (place, accepted) = tokio::select! {
+            let (place, (stream, peer)) = tokio::select! {
                 () = &mut stop => break,
-                accepted = async { (place.await, listener.accept().await) } => accepted,
-            };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    warn!(%error, "accept");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+                accepted = async { (place.await, accept(&listener).await) } => accepted,
             };
             let acceptor = TlsAcceptor::from(Arc::clone(
                 &self.tls.read().unwrap_or_else(PoisonError::into_inner),
