@@ -138,7 +138,7 @@ impl Installer {
 
     async fn ask(&self, host: &HostPlan, verb: install::Verb, again: bool) -> Result<(), Failed> {
         if again {
-            // Counted before it is asked: one that brings us down each time is not asked for ever.
+            // Kept before it is asked, so that an interrupted run has counted it; another run counts anew.
             let mut kept = self.dir.kept()?;
             *kept.tries.entry(host.name.clone()).or_default() += 1;
             self.dir.keep(&kept)?;
