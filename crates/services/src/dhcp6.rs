@@ -15,6 +15,7 @@ use tokio::time::{interval, timeout};
 use tracing::{debug, info, warn};
 
 use crate::holder::{self, Transport};
+use crate::neighbours;
 
 /// Where clients ask: all servers and relays of the link.
 const ALL_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
@@ -76,7 +77,7 @@ impl Shell {
         let udp = listen(link, index).map_err(|source| {
             listening("UDP port 547", holder::of(Transport::Udp, SERVER_PORT))(source)
         })?;
-        let neighbours = raw(link, index).map_err(listening("ICMPv6", None))?;
+        let neighbours = neighbours::socket(link, index).map_err(listening("ICMPv6", None))?;
         info!(link, %prefix, "DHCPv6 listens");
         Ok(Self {
             server: Server::new(decisions),
@@ -202,21 +203,5 @@ fn listen(link: &str, index: u32) -> io::Result<UdpSocket> {
     socket.bind_device(Some(link.as_bytes()))?;
     socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, SERVER_PORT, 0, 0).into())?;
     socket.join_multicast_v6(&ALL_SERVERS, index)?;
-    UdpSocket::from_std(socket.into())
-}
-
-/// The kernel computes ICMPv6 checksums even for raw sockets.
-pub(crate) fn raw(link: &str, index: u32) -> io::Result<UdpSocket> {
-    let socket = socket2::Socket::new(
-        socket2::Domain::IPV6,
-        socket2::Type::RAW.nonblocking(),
-        Some(socket2::Protocol::ICMPV6),
-    )?;
-    socket.bind_device(Some(link.as_bytes()))?;
-    socket.set_multicast_hops_v6(ra::HOP_LIMIT)?;
-    socket.set_unicast_hops_v6(ra::HOP_LIMIT)?;
-    socket.set_multicast_if_v6(index)?;
-    socket.set_multicast_loop_v6(false)?;
-    socket.join_multicast_v6(&ra::ALL_ROUTERS, index)?;
     UdpSocket::from_std(socket.into())
 }

@@ -9,4 +9,5 @@ pub mod dhcp;
 pub mod dhcp6;
 pub mod holder;
 pub mod ledger;
+mod neighbours;
 pub mod no_router;

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
 
-use crate::dhcp6;
+use crate::neighbours;
 
 const SEND_WITHIN: Duration = Duration::from_secs(1);
 /// The link may be on its way.
@@ -42,7 +42,7 @@ async fn open(link: &str) -> Result<(UdpSocket, u32), String> {
     let netlink = Netlink::connect().map_err(|error| model::chain(&error))?;
     let index = netlink.link(link).await;
     let index = index.map_err(|error| model::chain(&error))?.index;
-    let socket = dhcp6::raw(link, index).map_err(|error| error.to_string())?;
+    let socket = neighbours::socket(link, index).map_err(|error| error.to_string())?;
     Ok((socket, index))
 }
 
