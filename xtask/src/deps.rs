@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::sh;
+use crate::{qemu, sh};
 
 const PACKAGES: &[(&str, &[&str])] = &[
     ("build", &["build-essential", "git", "ca-certificates"]),
@@ -99,7 +99,9 @@ const BENCH_PACKAGES: &[(&str, &[&str])] = &[
 
 /// Installs what is missing, as root or through sudo. Says nothing when nothing is.
 pub fn install() -> Result<()> {
-    install_missing(&missing()?)
+    install_missing(&missing()?)?;
+    qemu::renew();
+    Ok(())
 }
 
 /// The same, for benchmarks.
@@ -132,6 +134,10 @@ fn install_missing(missing: &[&str]) -> Result<()> {
         missing.join(" ")
     );
     sh::run(as_root("apt-get").args(["update", "-qq"]))?;
+    apt_install(missing).context("install Debian packages; `cargo xtask deps` tries again")
+}
+
+pub fn apt_install(arguments: &[&str]) -> Result<()> {
     let flags = [
         "install",
         "-y",
@@ -143,10 +149,9 @@ fn install_missing(missing: &[&str]) -> Result<()> {
     sh::run(
         as_root("apt-get")
             .args(flags)
-            .args(missing)
+            .args(arguments)
             .stdout(Stdio::null()),
     )
-    .context("install Debian packages; `cargo xtask deps` tries again")
 }
 
 /// Packages that are not installed, in the order of the list.
@@ -174,7 +179,7 @@ fn has_kubectl() -> bool {
     sh::output(Command::new("kubectl").args(["version", "--client"])).is_ok()
 }
 
-fn as_root(program: &str) -> Command {
+pub fn as_root(program: &str) -> Command {
     let root = sh::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     let mut command = if root {
         Command::new(program)

@@ -7,6 +7,7 @@
 mod bench;
 mod build;
 mod deps;
+mod qemu;
 mod sh;
 mod test;
 mod tidy;
