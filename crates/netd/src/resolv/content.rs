@@ -1,13 +1,18 @@
 //! What is in a resolv.conf, and what ours says.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The resolver of the C library reads no more (resolv.conf(5)).
 const MAX_SERVERS: usize = 3;
 /// Older C libraries read six search domains and 256 characters.
 const MAX_SEARCH: usize = 6;
 const MAX_SEARCH_LEN: usize = 256;
+/// Where systemd-resolved listens (systemd-resolved.service(8)).
+const STUBS: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53)),
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, 54)),
+];
 /// The first line of a file of ours.
 const MARK: &str = "# Kept by plinth netd: this node's own resolver comes first.";
 const PORT: u16 = 53;
@@ -47,6 +52,11 @@ impl Content {
             }
         }
         content
+    }
+
+    /// Nobody is named but systemd-resolved on this machine.
+    pub fn is_stub(&self) -> bool {
+        !self.servers.is_empty() && self.servers.iter().all(|server| STUBS.contains(server))
     }
 
     /// Whom to ask: every server but ourselves.

@@ -6,9 +6,13 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use super::content::Content;
 
 /// A resolv.conf is a few lines; what is longer is not read to its end.
 const LONGEST: usize = 64 * 1024;
+/// systemd-resolved's directory, and the servers it asks, beside the file that names its stub.
+const RESOLVED: &str = "/run/systemd/resolve";
+const RESOLVED_SERVERS: &str = "resolv.conf";
 const USUAL_MODE: u32 = 0o644;
 
 /// What was at the path.
@@ -85,6 +89,24 @@ impl Original {
                 }
             }
         }
+    }
+
+    /// The same, with the servers systemd-resolved asks where only its stub is named.
+    pub fn servers_through(&self, path: &Path) -> Result<String, Error> {
+        let text = self.read_through(path)?;
+        if !Content::parse(&text).is_stub() {
+            return Ok(text);
+        }
+        let servers = match self {
+            Self::Link { target } => path
+                .parent()
+                .unwrap_or(Path::new("/"))
+                .join(target)
+                .with_file_name(RESOLVED_SERVERS),
+            Self::Absent | Self::File { .. } => Path::new(RESOLVED).join(RESOLVED_SERVERS),
+        };
+        // Where it keeps no such list, the stub is not its own.
+        Ok(read_text(&servers).unwrap_or(text))
     }
 
     /// One line that says what it was, then the text.

@@ -3,6 +3,9 @@
 //! The original is on disk under `saved` before ours takes its place, so that no crash loses it. Whoever
 //! rewrites the file meanwhile (NetworkManager, dhclient, a person) has written a new original: its servers
 //! become the upstreams, and ours goes in front again.
+//!
+//! systemd-resolved takes any file that is not its own as a list of servers to ask. With ours in place its stub would
+//! ask us, and we would ask the stub; so where the original names the stub, its upstreams become ours.
 
 mod content;
 mod file;
@@ -188,7 +191,7 @@ impl Desk {
         let settling = !ours && !fresh && now != Original::Absent;
         let text = match &self.config.upstreams_from {
             Some(other) => Original::read(other)?.into_text(),
-            None => original.read_through(path)?,
+            None => original.servers_through(path)?,
         };
         let upstreams = Content::parse(&text).upstreams(&self.own);
         if !self.config.write || settling {

@@ -192,3 +192,33 @@ async fn the_keeper_notices_and_restores() {
     keeper.stop().await.unwrap();
     assert_eq!(place.text(), "nameserver 192.0.2.1\nnameserver 192.0.2.2\n");
 }
+
+#[test]
+fn where_systemd_resolved_answers_its_servers_are_asked_and_never_its_stub() {
+    let place = Place::new();
+    let folder = place.folder.path().join("run/systemd/resolve");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(
+        folder.join("stub-resolv.conf"),
+        "nameserver 127.0.0.53\noptions edns0\n",
+    )
+    .unwrap();
+    fs::write(folder.join("resolv.conf"), ORIGINAL).unwrap();
+    symlink("run/systemd/resolve/stub-resolv.conf", place.path()).unwrap();
+    let mut desk = place.desk();
+    assert_eq!(upstreams(&desk.look().unwrap()), ["192.0.2.1:53"]);
+    assert!(!place.text().contains("127.0.0.53"));
+    // It has read ours, and counts us among its servers.
+    fs::write(
+        folder.join("resolv.conf"),
+        format!("nameserver 192.0.2.10\n{ORIGINAL}"),
+    )
+    .unwrap();
+    assert_eq!(upstreams(&desk.look().unwrap()), ["192.0.2.1:53"]);
+    desk.restore().unwrap();
+    assert!(
+        fs::read_link(place.path())
+            .unwrap()
+            .ends_with("stub-resolv.conf")
+    );
+}
