@@ -38,6 +38,13 @@ pub fn run() -> ExitCode {
         Ok(runtime) => match runtime.block_on(live()) {
             Ok(Last::PowerOff) => end(linux::power::power_off),
             Ok(Last::Reboot) => end(linux::power::reboot),
+            Ok(Last::Kexec) => {
+                let Err(error) = linux::power::kexec();
+                say(&format!(
+                    "the installed system does not start from here: {error}"
+                ));
+                end(linux::power::reboot);
+            }
             Err(error) => give_up(&model::chain(&error)),
         },
         Err(error) => give_up(&model::chain(&error)),
@@ -48,6 +55,7 @@ pub fn run() -> ExitCode {
 enum Last {
     PowerOff,
     Reboot,
+    Kexec,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +130,10 @@ async fn obey(
         Ok(End::Reboot) => {
             say("told to restart");
             Last::Reboot
+        }
+        Ok(End::Kexec) => {
+            say("starting the installed system");
+            Last::Kexec
         }
         Err(error) => {
             say(&model::chain(&error));

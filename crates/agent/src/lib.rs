@@ -7,10 +7,12 @@
 //!   install      an image from its URL to a disk: fetch ─▶ disk
 //!   disk         writing, partition tables, config drives, erasing
 //!   boot_entry, efi   having UEFI firmware start what is on the disk
+//!   boot_loader  what the system on the disk would start by itself
 //!   http, resolve, fetch   the way to Ironic and to image servers
 //! ```
 
 pub mod boot_entry;
+pub mod boot_loader;
 pub mod disk;
 pub mod efi;
 pub mod fetch;

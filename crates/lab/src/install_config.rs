@@ -82,7 +82,7 @@ pub fn render(lab: &Status, wish: Wish) -> Result<String, Error> {
     let Vips { api, ingress } = vips(subnet);
     let provisioning = match mode {
         Mode::Pxe => {
-            "    provisioningNetwork: Managed\n    provisioningNetworkCIDR: 172.22.0.0/24\n    provisioningBridge: provisioning\n"
+            "    provisioningNetwork: Managed\n    provisioningNetworkCIDR: 172.22.0.0/24\n    provisioningBridge: provisioning\n    kexec: true\n"
         }
         Mode::VirtualMedia => "    provisioningNetwork: Disabled\n",
     };

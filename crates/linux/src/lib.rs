@@ -8,7 +8,7 @@
 //!   vrrp_socket ── IP protocol 112              mmsg ──── many datagrams per call
 //!   epoll, stream, splice ── what a TCP balancer on one thread is made of
 //!   process ── children that die with us, pids that are not reused
-//!   mount, kmod, power, sched, clock, kernel_log, memory ── what an init program and a real-time daemon need
+//!   mount, kmod, power, kexec, sched, clock, kernel_log, memory ── what an init program and a real-time daemon need
 //!   block, nvme, ata ── disks        bmc ── the server's own BMC        terminal ── what is typed unseen
 //! ```
 //!
@@ -22,6 +22,7 @@ pub mod clock;
 pub mod epoll;
 pub mod frame;
 pub mod kernel_log;
+pub mod kexec;
 pub mod kmod;
 pub mod link;
 pub mod memory;

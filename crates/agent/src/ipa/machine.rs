@@ -52,6 +52,14 @@ pub trait Machine: Send + Sync + 'static {
     /// Has the firmware start what is on the disk.
     fn install_bootloader(&self, disk: &Disk) -> Result<String, Failure>;
 
+    /// Has the kernel ready to start what is on the disk in its own place. Says what that is.
+    fn load_installed(&self, disk: &Disk) -> Result<String, Failure> {
+        Err(Failure::new(
+            "CommandExecutionError",
+            format!("this machine starts {} through its firmware", disk.name),
+        ))
+    }
+
     /// Returns when everything written will survive a power cut.
     fn sync(&self) {}
 

@@ -85,6 +85,11 @@ impl Machine for Paper {
         Ok("first".into())
     }
 
+    fn load_installed(&self, disk: &Disk) -> Result<String, Failure> {
+        self.note(format!("load {}", disk.name));
+        Ok("vmlinuz".into())
+    }
+
     fn sync(&self) {
         self.note("sync".into());
     }
@@ -397,6 +402,20 @@ async fn a_whole_deployment_is_done_by_command_and_told_by_heartbeat() {
     let done = ironic.machine.done.lock().unwrap().clone();
     // get_deploy_steps sent a node without hints, which is the one that counts.
     assert_eq!(done, ["write os.raw to /dev/vda", "boot /dev/vda", "sync"]);
+}
+
+#[tokio::test]
+async fn the_installed_system_takes_the_agents_place() {
+    let mut ironic = Conductor::new().await;
+    let done = ironic
+        .command("standby.kexec", json!({"node": {"uuid": "n1"}}))
+        .await;
+    assert_eq!(done["command_status"], "SUCCEEDED", "{done}");
+    assert_eq!(done["command_result"]["result"], "vmlinuz");
+    let end = tokio::time::timeout(Duration::from_secs(10), &mut ironic.agent).await;
+    assert_eq!(end.unwrap().unwrap().unwrap(), End::Kexec);
+    let done = ironic.machine.done.lock().unwrap().clone();
+    assert_eq!(done, ["load /dev/vda", "sync"]);
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ pub enum Command {
     Sync,
     PowerOff,
     RunImage,
+    Kexec,
     InstallBootloader,
     CollectLogs,
     FinalizeRescue,
@@ -32,7 +33,7 @@ pub enum Command {
     SetNodeInfo,
 }
 
-const NAMES: [(&str, Command); 16] = [
+const NAMES: [(&str, Command); 17] = [
     ("clean.get_clean_steps", Command::GetSteps(Purpose::Clean)),
     (
         "clean.execute_clean_step",
@@ -59,6 +60,8 @@ const NAMES: [(&str, Command); 16] = [
     ("standby.sync", Command::Sync),
     ("standby.power_off", Command::PowerOff),
     ("standby.run_image", Command::RunImage),
+    // Our own: Ironic knows no such thing.
+    ("standby.kexec", Command::Kexec),
     ("image.install_bootloader", Command::InstallBootloader),
     ("log.collect_system_logs", Command::CollectLogs),
     ("rescue.finalize_rescue", Command::FinalizeRescue),
@@ -71,6 +74,8 @@ const NAMES: [(&str, Command); 16] = [
 pub enum End {
     PowerOff,
     Reboot,
+    /// The installed system's kernel takes our place.
+    Kexec,
 }
 
 impl Command {
@@ -85,6 +90,7 @@ impl Command {
             Self::GetSteps(_)
             | Self::GetPartitionUuids
             | Self::Sync
+            | Self::Kexec
             | Self::CollectLogs
             | Self::FinalizeRescue
             | Self::GetHardwareInfo
@@ -102,6 +108,7 @@ impl Command {
         match self {
             Self::PowerOff => Some(End::PowerOff),
             Self::RunImage => Some(End::Reboot),
+            Self::Kexec => Some(End::Kexec),
             Self::GetSteps(_)
             | Self::ExecuteStep(_)
             | Self::PrepareImage
@@ -193,6 +200,14 @@ impl Work {
                 self.blocking(show, |work, _| work.install_bootloader())
                     .await
             }
+            Command::Kexec => {
+                self.blocking(show, |work, _| {
+                    let loaded = work.machine.load_installed(&work.written()?)?;
+                    work.machine.sync();
+                    Ok(json!({ "result": loaded }))
+                })
+                .await
+            }
             Command::CollectLogs => {
                 self.blocking(show, |work, _| {
                     Ok(json!({ "system_logs": STANDARD.encode(work.machine.logs()) }))
@@ -280,17 +295,22 @@ impl Work {
         .await
     }
 
-    fn install_bootloader(&self) -> Result<Value, Failure> {
+    /// The disk with the image.
+    fn written(&self) -> Result<Disk, Failure> {
         let (written, node) = {
             let known = self.known();
             (known.written.clone(), known.node.clone())
         };
-        let disk = if let Some(disk) = written {
-            disk
-        } else {
-            let disks = self.machine.inventory()?.disks;
-            root_disk(&disks, &node, |disk| self.machine.in_use(disk))?.clone()
-        };
+        if let Some(disk) = written {
+            return Ok(disk);
+        }
+        let disks = self.machine.inventory()?.disks;
+        let disk = root_disk(&disks, &node, |disk| self.machine.in_use(disk))?;
+        Ok(disk.clone())
+    }
+
+    fn install_bootloader(&self) -> Result<Value, Failure> {
+        let disk = self.written()?;
         match self.machine.install_bootloader(&disk) {
             Ok(text) => Ok(json!({ "result": text })),
             Err(failure) if self.ignore_bootloader_failure => {

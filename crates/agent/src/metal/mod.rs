@@ -3,11 +3,13 @@
 //! ```text
 //!   mod          agent::ipa::Machine, put together from the rest of this program
 //!   bootloader   the installed system's boot entry
+//!   installed    the installed system's kernel, to be started without the firmware
 //!   erase        by the disk itself, or by us
 //! ```
 
 mod bootloader;
 mod erase;
+mod installed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -90,6 +92,13 @@ impl Machine for Metal {
             .map_err(|error| Failure::of("CommandExecutionError", &error))?;
         say(&done);
         Ok(done)
+    }
+
+    fn load_installed(&self, disk: &Disk) -> Result<String, Failure> {
+        let loaded = installed::load(Path::new(&disk.name))
+            .map_err(|error| Failure::of("CommandExecutionError", &error))?;
+        say(&format!("next is {loaded}"));
+        Ok(loaded)
     }
 
     fn sync(&self) {

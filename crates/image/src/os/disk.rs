@@ -24,7 +24,13 @@ pub const ROOT_UUID: &str = "5d9f1ee7-3b7e-4c39-9c1f-6a1d0e8f0c11";
 
 /// Part of the cache key: change the number when the layout below changes.
 pub fn recipe() -> String {
-    format!("disk 1\n{}{}{}", MODULES.join(" "), early(), menu())
+    format!(
+        "disk 1\n{}{}{}{}",
+        MODULES.join(" "),
+        early(),
+        menu(),
+        entry()
+    )
 }
 
 const SECTOR: u64 = 512;
@@ -72,11 +78,26 @@ set platform=openstack
 smbios --type 11 --get-string 4 --set oem
 if [ \"$oem\" = ignition.platform.id=qemu ]; then set platform=qemu; fi
 if [ -f ($root)/boot/ignition.firstboot ]; then set ignition=ignition.firstboot=1; fi
-linux /boot/vmlinuz root=UUID={ROOT_UUID} rw console=tty0 console=ttyS0,115200 quiet {FAST} ignition.platform.id=$platform $ignition
+linux /boot/vmlinuz {} ignition.platform.id=$platform $ignition
 initrd /boot/initrd.img
 boot
-"
+",
+        options()
     )
+}
+
+/// The same for those who start the system without the loader (Boot Loader Specification). They come from a deployment,
+/// where Ignition's config is on a config drive.
+fn entry() -> String {
+    format!(
+        "title Debian with Ignition\nlinux /boot/vmlinuz\ninitrd /boot/initrd.img\n\
+         options {} ignition.platform.id=openstack $ignition_firstboot\n",
+        options()
+    )
+}
+
+fn options() -> String {
+    format!("root=UUID={ROOT_UUID} rw console=tty0 console=ttyS0,115200 quiet {FAST}")
 }
 
 /// For the lab's emulated processors: systemd's BPF filter alone takes ten seconds to load there (`lsm` without
@@ -89,6 +110,10 @@ pub fn write(root: &Path, raw: &Path, work: &Path, log: &Path) -> Result<(), Err
     fs::create_dir_all(&grub_dir).map_err(Error::file("creating", &grub_dir))?;
     let config = grub_dir.join("grub.cfg");
     fs::write(&config, menu()).map_err(Error::file("writing", &config))?;
+    let entries = root.join("boot/loader/entries");
+    fs::create_dir_all(&entries).map_err(Error::file("creating", &entries))?;
+    let file = entries.join("debian.conf");
+    fs::write(&file, entry()).map_err(Error::file("writing", &file))?;
 
     let root_sectors =
         (used_bytes(root)? * 11 / 10).div_ceil(1 << 20) * 2048 + ROOT_SPARE_MIB * 2048;

@@ -73,6 +73,7 @@ impl Selection {
                     "sr_mod",
                     "isofs",
                     "vfat",
+                    "ext4",
                     "nls_ascii",
                     "nls_cp437",
                     "nls_iso8859-1",

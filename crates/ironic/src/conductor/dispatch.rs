@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::Conductor;
 use super::effects::config_drive_key;
 use crate::api::{MASK, new_token};
-use crate::deploy::agent::{Did, Note};
+use crate::deploy::agent::{Did, Kexec, Note};
 use crate::driver::{Driver, Found, HTTP_BOOT_URL, Report};
 use crate::record::{BootOrder, Hardware, Medium, Node, Port};
 use crate::store;
@@ -139,6 +139,7 @@ impl Conductor {
             }
             Work::InstallBootloader => self.deploy.install_bootloader(node).await.into(),
             Work::StopAgent => self.stop_agent(driver, node).await,
+            Work::StartInstalled => self.start_installed(driver, node).await,
             Work::FinalizeRescue => self.deploy.finalize_rescue(node).await.into(),
             Work::CollectLogs => self.deploy.collect_logs(node).await.into(),
             Work::ReadPower
@@ -272,6 +273,27 @@ impl Conductor {
         }
         info!(node = %node.uuid, "the host does not power itself off; it is forced to");
         driver.perform(node, &Work::PowerOff).await.into()
+    }
+
+    /// The boot device is set already: whatever becomes of this, the next boot is the disk's.
+    async fn start_installed(&self, driver: &Driver, node: &Node) -> Performed {
+        let on = match self.deploy.kexec(node).await {
+            Kexec::Started => return Performed::of(Outcome::Done),
+            Kexec::Silent => Work::PowerCycle,
+            Kexec::Refused(why) => {
+                info!(node = %node.uuid, why, "the firmware starts the installed system");
+                if node.disable_power_off {
+                    Work::PowerCycle
+                } else {
+                    let stopped = self.stop_agent(driver, node).await;
+                    if stopped.outcome != Outcome::Done {
+                        return stopped;
+                    }
+                    Work::PowerOn
+                }
+            }
+        };
+        driver.perform(node, &on).await.into()
     }
 
     fn ports(&self, node: &Node) -> Vec<Arc<Port>> {

@@ -19,6 +19,7 @@ pub fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change
             | Work::PowerOff
             | Work::PowerCycle
             | Work::StopAgent
+            | Work::StartInstalled
             | Work::BootAgain { .. }
     );
     if ends_agent {

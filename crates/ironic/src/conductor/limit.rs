@@ -33,6 +33,7 @@ pub fn limit(work: &Work, timers: &Timers) -> Duration {
         | Work::FinalizeRescue
         | Work::CollectLogs => AGENT,
         Work::StopAgent => AGENT + BMC + timers.power_change,
+        Work::StartInstalled => 2 * AGENT + BMC_TASK + 2 * timers.power_change,
         // An image may have a long way; a step of ours is hardware at work.
         Work::CacheImage | Work::RunStep(_) | Work::Simulate(_) => timers.step + BMC_TASK,
         Work::Validate(_)

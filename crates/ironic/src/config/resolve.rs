@@ -108,6 +108,7 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
         defaults: Settings {
             automated_clean: written.automated_clean,
             fast_track: written.fast_track,
+            kexec: written.kexec,
             ..Settings::default()
         },
         fake: written.fake,

@@ -34,6 +34,16 @@ pub struct Did {
 /// A change of the node's record.
 pub type Note = Box<dyn FnOnce(&mut Node) + Send>;
 
+/// What became of the agent when it was to give way to the installed system.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Kexec {
+    Started,
+    /// It cannot, and is still there.
+    Refused(String),
+    /// It is dead, or gone without an answer.
+    Silent,
+}
+
 impl Did {
     fn of(outcome: Outcome) -> Self {
         Self {
@@ -367,6 +377,18 @@ impl Deploy {
         match client.start("standby.power_off", &json!({}), after).await {
             Ok(_) | Err(Error::Unreachable { .. }) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Has the agent start the installed system in its own place.
+    pub async fn kexec(&self, node: &Node) -> Kexec {
+        let Ok(client) = client(node) else {
+            return Kexec::Silent;
+        };
+        match client.run("standby.kexec", &json!({})).await {
+            Ok(_) => Kexec::Started,
+            Err(Error::Unreachable { .. }) => Kexec::Silent,
+            Err(error) => Kexec::Refused(model::chain(&error)),
         }
     }
 

@@ -156,6 +156,7 @@ const REDFISH: Properties = &[
     APPEND,
     PERSISTENT,
     FAST_TRACK,
+    KEXEC,
 ];
 
 const IPMI: Properties = &[
@@ -180,6 +181,7 @@ const IPMI: Properties = &[
     APPEND,
     PERSISTENT,
     FAST_TRACK,
+    KEXEC,
 ];
 
 const DEPLOY_KERNEL: (&str, &str) = (
@@ -197,6 +199,10 @@ const APPEND: (&str, &str) = (
 const PERSISTENT: (&str, &str) = (
     "force_persistent_boot_device",
     "Always, Never, or Default: boot devices are set for one boot, and for good where an installed system is to boot.",
+);
+const KEXEC: (&str, &str) = (
+    "kexec",
+    "Whether the agent starts the installed system in its own place, without the firmware. Optional.",
 );
 const FAST_TRACK: (&str, &str) = (
     "fast_track",

@@ -155,6 +155,7 @@ impl Fake {
             | Work::WriteImage(_)
             | Work::StartStep(_)
             | Work::InstallBootloader
+            | Work::StartInstalled
             | Work::StopAgent
             | Work::FinalizeRescue => {
                 Report::failed("fake hardware has no agent that could do this", false)

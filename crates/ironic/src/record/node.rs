@@ -155,6 +155,7 @@ impl Node {
             retired: self.retired,
             disable_power_off: self.disable_power_off,
             fast_track: flag(self.driver_info.get("fast_track")).unwrap_or(defaults.fast_track),
+            kexec: flag(self.driver_info.get("kexec")).unwrap_or(defaults.kexec),
         };
     }
 

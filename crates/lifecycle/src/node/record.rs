@@ -364,7 +364,7 @@ impl View {
             }
             Work::ForgetAgent => self.agent = None,
             Work::PowerOn => self.booted(now),
-            Work::PowerCycle => {
+            Work::PowerCycle | Work::StartInstalled => {
                 self.agent = None;
                 self.booted(now);
             }

@@ -294,6 +294,12 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
         (_, "reboot") => return reboot(op),
         (Task::Deploy, "prepare_instance_boot") => return vec![Stage::Do(Work::InstallBootloader)],
         // DEVIATION: Ironic ejects the medium while the agent still runs; here the host is off first.
+        (Task::Deploy, "tear_down_agent") if kexec(op) => {
+            return vec![Stage::Do(Work::SetBootDevice {
+                device: BootDevice::Disk,
+                persistent: true,
+            })];
+        }
         (Task::Deploy, "tear_down_agent") => {
             let mut stages = Vec::new();
             if !op.settings.disable_power_off {
@@ -311,6 +317,13 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
         }
         // Networks are not ours to switch: the word is known and there is nothing to it.
         (Task::Deploy, "switch_to_tenant_network") => return Vec::new(),
+        (Task::Deploy, "boot_instance") if kexec(op) => {
+            let by = op.drivers.boot;
+            return vec![
+                Stage::Do(Work::StartInstalled),
+                Stage::Do(Work::TearDownBoot { by }),
+            ];
+        }
         (Task::Deploy, "boot_instance") => return vec![Stage::Do(on(op))],
         (_, _) => {}
     }
@@ -322,6 +335,11 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
         stages.extend(reboot(op));
     }
     stages
+}
+
+/// A medium stays in the host until it is off, so that such a host goes through its firmware.
+fn kexec(op: &Operation) -> bool {
+    op.settings.kexec && op.drivers.boot.leaves_nothing()
 }
 
 /// A reboot in the midst of steps: back into the agent, where there is one.

@@ -150,6 +150,14 @@ impl BootBy {
         }
     }
 
+    /// Nothing has to be taken out of the host once it runs from its disk.
+    pub fn leaves_nothing(self) -> bool {
+        match self {
+            Self::Pxe | Self::UefiHttp => true,
+            Self::VirtualMedia | Self::Fake => false,
+        }
+    }
+
     /// The device a host boots from then.
     pub fn device(self) -> BootDevice {
         match self {
@@ -186,6 +194,9 @@ pub struct Settings {
     pub retired: bool,
     pub disable_power_off: bool,
     pub fast_track: bool,
+    /// The agent starts the installed system in its own place, without the firmware.
+    #[serde(default)]
+    pub kexec: bool,
 }
 
 impl Default for Settings {
@@ -195,6 +206,7 @@ impl Default for Settings {
             retired: false,
             disable_power_off: false,
             fast_track: false,
+            kexec: false,
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Work {
     RunStep(StepSpec),
     /// Have the agent make the written disk bootable.
     InstallBootloader,
+    /// Have the agent start the system on the disk in its own place; where it cannot, through the firmware.
+    StartInstalled,
     /// Have the agent flush and power the host off; force it off if it lingers.
     StopAgent,
     /// Read the inventory through the BMC and record it.
@@ -108,6 +110,7 @@ impl Work {
             Self::CheckStep(step) => format!("asking after step {step}"),
             Self::RunStep(step) => format!("step {step}"),
             Self::InstallBootloader => "making the disk bootable".to_string(),
+            Self::StartInstalled => "starting the installed system".to_string(),
             Self::StopAgent => "powering off through the agent".to_string(),
             Self::StartInspection => "inspection through the BMC".to_string(),
             Self::RecordInventory => "recording the inventory".to_string(),

@@ -236,6 +236,7 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
         "state": "/var/lib/plinth/ironic/ironic.redb",
         "host": master.map_or("bootstrap", node_name),
         "fast_track": true,
+        "kexec": inputs.plan.provisioning.kexec,
         "timers": {"deploy_callback": inputs.plan.timeouts.deploy_callback},
         "deploy": {"image_directories": [images], "public_images": [images]},
     });

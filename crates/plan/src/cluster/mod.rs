@@ -116,6 +116,8 @@ pub struct Provisioning {
     pub cluster_ip: Option<IpAddr>,
     /// The only ones the bootstrap's DHCP answers: workers belong to the cluster's.
     pub control_plane_macs: Vec<Mac>,
+    /// Hosts start their new system without the firmware.
+    pub kexec: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -274,6 +276,7 @@ fn provisioning(config: &InstallConfig, hosts: &[HostPlan]) -> Provisioning {
         bootstrap_ip: given.bootstrap_ip,
         cluster_ip: given.cluster_ip,
         control_plane_macs: control_plane.map(|host| host.boot_mac).collect(),
+        kexec: config.baremetal.kexec,
     }
 }
 

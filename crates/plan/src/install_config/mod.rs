@@ -1,4 +1,4 @@
-//! `install-config.yaml`, OpenShift's schema for `platform.baremetal` and our `payload`.
+//! `install-config.yaml`, OpenShift's schema for `platform.baremetal`, our `payload` and our `kexec`.
 //!
 //! `written` mirrors the file; `defaults` fills in what was not written and folds deprecated names; `resolve` gives
 //! types that cannot be wrong. Every problem is told at once, with field path, place and remedy; nothing of the file
@@ -131,6 +131,8 @@ pub struct BareMetal {
     pub managed_load_balancer: bool,
     pub external_dns_records: bool,
     pub bmc_verify_ca: Option<String>,
+    /// The agent starts the installed system in its own place.
+    pub kexec: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

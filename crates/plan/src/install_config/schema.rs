@@ -193,6 +193,7 @@ const BAREMETAL: &[Field] = &[
     field("loadBalancer", Object(&[field("type", Text, "OpenShiftManagedDefault or UserManaged.")]), "Who balances. Default: OpenShiftManagedDefault."),
     field("dnsRecordsType", Text, "Internal or External. Default: Internal."),
     field("bmcVerifyCA", Text, "Certificate authorities of the BMCs, PEM."),
+    field("kexec", Boolean, "Hosts booted by network start their new system in the agent's place, without minutes of firmware. Default: false."),
     field("bgpVIPConfig", Object(BGP), "Not supported: VIPs move by VRRP."),
     field("defaultMachinePlatform", Object(&[]), "Has no fields."),
 ];

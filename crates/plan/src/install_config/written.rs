@@ -210,6 +210,7 @@ pub struct BareMetal {
     pub dns_records_type: Option<String>,
     #[serde(rename = "bmcVerifyCA")]
     pub bmc_verify_ca: Option<String>,
+    pub kexec: Option<bool>,
     #[serde(rename = "bgpVIPConfig")]
     pub bgp_vip_config: Option<Value>,
 }

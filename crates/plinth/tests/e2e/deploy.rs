@@ -163,6 +163,8 @@ struct Case {
     boot: &'static str,
     /// Of the OS image: raw or qcow2.
     format: &'static str,
+    /// The agent starts the installed system in its own place.
+    kexec: bool,
 }
 
 fn lives(case: &Case) {
@@ -188,13 +190,14 @@ fn lives(case: &Case) {
         let macs = server["macs"].as_array().unwrap();
         macs.iter().find(|port| port["network"] == network).unwrap()["mac"].clone()
     };
-    let driver_info = if case.driver == "ipmi" {
+    let mut driver_info = if case.driver == "ipmi" {
         json!({"ipmi_address": server["ipmi"], "ipmi_username": server["user"], "ipmi_password": server["password"]})
     } else {
         let (address, system) = split(str_of(&server["redfish"]));
         json!({"redfish_address": address, "redfish_system_id": system, "redfish_username": server["user"],
                "redfish_password": server["password"], "redfish_verify_ca": lab.dir().join("ca.pem")})
     };
+    driver_info["kexec"] = json!(case.kexec);
     let created = service.must(
         "POST",
         "/v1/nodes",
@@ -247,6 +250,12 @@ fn lives(case: &Case) {
     service.reach("metal", "active", BOOT + WRITE);
     assert_eq!(service.node("metal")["power_state"], "power on");
     lab.wait_console("server-0", "IGNITED well", BOOT);
+    let console = lab.console("server-0");
+    assert_eq!(
+        console.contains("starting the installed system"),
+        case.kexec
+    );
+    assert_eq!(console.contains("Welcome to GRUB"), !case.kexec);
 
     service.provision("metal", &json!({"target": "deleted"}));
     service.reach("metal", "available", BOOT);
@@ -282,6 +291,7 @@ fn a_uefi_server_lives_its_life_by_network_boot_and_redfish() {
         driver: "redfish",
         boot: "ipxe",
         format: "qcow2",
+        kexec: false,
     });
 }
 
@@ -292,6 +302,7 @@ fn a_bios_server_lives_its_life_by_virtual_media_and_redfish() {
         driver: "redfish",
         boot: "redfish-virtual-media",
         format: "raw",
+        kexec: false,
     });
 }
 
@@ -302,5 +313,6 @@ fn a_bios_server_lives_its_life_by_network_boot_and_ipmi() {
         driver: "ipmi",
         boot: "ipxe",
         format: "qcow2",
+        kexec: true,
     });
 }

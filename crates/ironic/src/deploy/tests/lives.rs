@@ -378,6 +378,31 @@ async fn steps_by_hand_are_checked_run_in_order_and_survive_a_change_of_the_agen
 }
 
 #[tokio::test]
+async fn the_installed_system_starts_without_the_firmware_or_with_it_where_the_agent_cannot() {
+    for (fails, ends) in [
+        (None, vec!["install_bootloader", "kexec"]),
+        (
+            Some(("kexec", "no partition has boot entries")),
+            vec!["install_bootloader", "kexec", "sync", "power_off"],
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = start(dir.path(), "kexec: true\nfast_track: true").await;
+        let host = Host::new(Manners {
+            fails,
+            ..Manners::default()
+        });
+        let _plugged = host.plug(&server);
+        available(&server, &host, "ipxe").await;
+        verb(&server, json!({"target": "active"})).await;
+        let node = reaches(&server, "active").await;
+        assert_eq!(node["power_state"], "power on");
+        let log = host.seen().log.clone();
+        assert_eq!(log[log.len() - ends.len()..], ends, "{log:?}");
+    }
+}
+
+#[tokio::test]
 async fn with_fast_track_one_boot_serves_inspection_cleaning_and_deployment() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), "fast_track: true").await;

@@ -47,6 +47,7 @@ pub fn problems(info: &Object) -> Vec<String> {
         }
     }
     keys.flag("fast_track");
+    keys.flag("kexec");
     keys.problems
 }
 

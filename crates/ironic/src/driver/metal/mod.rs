@@ -126,6 +126,7 @@ impl Metal {
             | Work::WriteImage(_)
             | Work::StartStep(_)
             | Work::InstallBootloader
+            | Work::StartInstalled
             | Work::StopAgent
             | Work::FinalizeRescue
             | Work::CollectLogs

@@ -127,7 +127,8 @@ async fn ramdisk(
             address,
         );
         match ended.await {
-            Ok(::agent::ipa::End::Reboot) => return End::Reboot,
+            // The firmware here takes no longer than a kernel does.
+            Ok(::agent::ipa::End::Reboot | ::agent::ipa::End::Kexec) => return End::Reboot,
             Ok(::agent::ipa::End::PowerOff) => return End::PowerOff,
             // Begun again, as an init does.
             Err(error) => screen.line(&format!("agent: {}", model::chain(&error))),

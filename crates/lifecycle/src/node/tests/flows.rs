@@ -692,6 +692,34 @@ fn power_that_may_not_go_off_is_cycled() {
 }
 
 #[test]
+fn an_installed_system_is_started_without_the_firmware_where_that_is_wanted() {
+    let kexec = Settings {
+        kexec: true,
+        ..fast_track()
+    };
+    let network = drivers(DeployBy::Direct, InspectBy::Agent, BootBy::Pxe);
+    let mut world = available(World::new(network, kexec));
+    world.log.clear();
+    assert_eq!(world.ask(Verb::Active).settle(), State::Active);
+    let start = "starting the installed system";
+    assert_eq!(world.log[world.log.len() - 2], start);
+    assert!(!world.log.iter().any(|line| line.starts_with("power")));
+    assert_eq!(world.view.power, Some(Power::On));
+    assert!(world.view.agent.is_none());
+    let disk = "setting the boot device to disk";
+    assert!(
+        world.log.iter().any(|line| line == disk),
+        "a later boot is the disk's"
+    );
+
+    // A medium is taken out of a host that is off.
+    let media = drivers(DeployBy::Direct, InspectBy::Agent, BootBy::VirtualMedia);
+    let mut world = available(World::new(media, kexec));
+    assert_eq!(world.ask(Verb::Active).settle(), State::Active);
+    assert_eq!(world.log.last().unwrap(), "power on");
+}
+
+#[test]
 fn an_agent_seen_to_be_done_is_asked_without_its_call() {
     let mut world = available(World::new(direct(), Settings::default()));
     world.ask(Verb::Active);

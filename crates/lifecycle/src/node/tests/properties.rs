@@ -57,14 +57,15 @@ fn any_drivers() -> impl Strategy<Value = Drivers> {
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(automated_clean, disable_power_off, fast_track)| Settings {
+    any::<[bool; 4]>().prop_map(|[automated_clean, disable_power_off, fast_track, kexec]| {
+        Settings {
             automated_clean,
             retired: false,
             disable_power_off,
             fast_track,
-        },
-    )
+            kexec,
+        }
+    })
 }
 
 fn apply(world: &mut World, event: &Happens) {

@@ -182,6 +182,7 @@ pub fn resolve(
         managed_load_balancer: managed,
         external_dns_records: records == "External",
         bmc_verify_ca: baremetal.bmc_verify_ca.clone(),
+        kexec: baremetal.kexec.unwrap_or_default(),
     })
 }
 
