@@ -1,6 +1,7 @@
 //! The virtual router itself (RFC 9568, section 6).
 
 mod config;
+mod jitter;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use model::Mac;
 
 use super::{Advertisement, Priority, Version};
 pub use config::{Announce, Config, Preempt};
+use jitter::Jitter;
 pub use report::Report;
 use report::Reports;
 
@@ -22,6 +24,7 @@ pub struct Router {
     link_up: bool,
     listened: bool,
     reports: Reports,
+    jitter: Jitter,
     state: State,
 }
 
@@ -166,6 +169,7 @@ impl Router {
             link_up: true,
             listened: false,
             reports: Reports::default(),
+            jitter: Jitter::default(),
             state: State::Stopped,
         }
     }
@@ -298,7 +302,12 @@ impl Router {
             heard: now,
         };
         let resigned = heard.priority == Priority::RESIGN;
-        let down_at = now + self.config.down_interval(own, heard.interval);
+        if resigned {
+            self.jitter.left();
+        } else {
+            self.jitter.heard(now, &leader);
+        }
+        let down_at = now + self.down_interval(now, heard.interval);
         let better = (heard.priority, from) > (own, self.config.source);
         let why = Why::Better {
             from,
@@ -380,11 +389,19 @@ impl Router {
         )
     }
 
+    /// Silence after which the active router is taken for dead.
+    fn down_interval(&self, now: Instant, advertised: Duration) -> Duration {
+        let least = self.config.down_interval(self.own(), advertised);
+        let skew = self.config.skew(self.own(), advertised);
+        least.max(self.jitter.patience(now, advertised) + skew)
+    }
+
     /// A backup hears the active router.
     fn follow(&mut self, now: Instant, heard: Leader) {
         let own = self.own();
-        let down_at_after = now + self.config.down_interval(own, heard.interval);
+        let down_at_after = now + self.down_interval(now, heard.interval);
         let hurry_at = now + self.config.hurry(own, heard.interval);
+        let run_out_at = now + self.config.down_interval(own, heard.interval);
         let (preempt, swift) = (self.config.preempt, self.config.swift);
         let State::Backup {
             down_at,
@@ -433,8 +450,10 @@ impl Router {
             *down_at = down_at_after;
         } else if swift {
             *down_at = (*down_at).min(hurry_at);
+        } else {
+            // The RFCs let the timer run out: theirs, not one that was made longer for a silence.
+            *down_at = (*down_at).min(run_out_at);
         }
-        // Otherwise the RFCs let the timer run out.
     }
 
     fn claimed(&mut self, now: Instant, by: Mac, actions: &mut Vec<Action>) {

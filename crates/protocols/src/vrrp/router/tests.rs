@@ -516,3 +516,34 @@ fn a_lesser_voice_beside_a_living_better_one_changes_nothing() {
         assert_eq!(bench.router.leader().unwrap().from, node(11), "{lesser}");
     }
 }
+
+#[test]
+fn a_silence_that_was_none_makes_the_next_one_longer_and_is_forgotten() {
+    let mut bench = Bench::backup(config(100));
+    let patience = |bench: &mut Bench| {
+        let heard = bench.now;
+        bench.hear(node(20), 200);
+        bench.router.wake_at().unwrap() - heard
+    };
+    let usual = patience(&mut bench);
+    assert_eq!(usual, ms(300) + ms(100) * 156 / 256);
+    // It was only late.
+    bench.until(Role::Active);
+    bench.now += ms(30);
+    let late = usual + ms(100) / 8 + ms(30);
+    assert_eq!(patience(&mut bench), late * 3 / 2 + ms(100) * 156 / 256);
+    assert_eq!(bench.role(), Role::Backup);
+    // Nobody is waited for longer than ten advertisements, and who was away for longer teaches nothing.
+    bench.now += ms(990);
+    assert_eq!(patience(&mut bench), ms(1000) + ms(100) * 156 / 256);
+    for _ in 0..700 {
+        bench.now += ms(100);
+        bench.hear(node(20), 200);
+    }
+    bench.now += ms(1001);
+    assert_eq!(patience(&mut bench), usual);
+    // One that left is not late when it comes back.
+    bench.hear(node(20), 0);
+    bench.now += ms(400);
+    assert_eq!(patience(&mut bench), usual);
+}
