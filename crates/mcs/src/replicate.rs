@@ -198,11 +198,16 @@ impl<'a> Source<'a> {
     async fn rest(&self, entry: &Entry, part: &mut Part) -> Result<(), Error> {
         if let Some(files) = &self.from.files {
             let url = format!("{files}/files/{}", entry.sha256);
-            match self.rest_from(&url, None, entry, part).await {
-                Ok(()) => return Ok(()),
-                Err(error) => {
+            // A way that broke is taken again, as long as it leads anywhere.
+            loop {
+                let before = part.length;
+                let Err(error) = self.rest_from(&url, None, entry, part).await else {
+                    return Ok(());
+                };
+                if part.length <= before {
                     let why = model::chain(&error);
                     info!(file = entry.name, why, "not to be had without TLS");
+                    break;
                 }
             }
         }
@@ -432,6 +437,51 @@ mod tests {
         assert!(image == site.image);
         assert!(payload::read(&site.at("wants")).await.is_some());
         assert!(!site.at("wants/images/.os.raw.part").exists());
+    }
+
+    /// Says how long the rest is, and breaks off after some of it.
+    async fn breaking(listener: TcpListener, image: Vec<u8>) {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = vec![0; 4096];
+            let length = stream.read(&mut asked).await.unwrap();
+            let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+            let start = asked.split_once("range: bytes=").map_or(0, |(_, rest)| {
+                rest.split('-').next().unwrap().parse().unwrap()
+            });
+            let (status, rest) = (if start > 0 { 206 } else { 200 }, &image[start..]);
+            let head = format!(
+                "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n",
+                rest.len()
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let piece = &rest[..rest.len().min(400_000)];
+            stream.write_all(piece).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_way_that_breaks_is_taken_again_before_tls_is() {
+        let site = Site::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let from = Replicate {
+            from: "https://127.0.0.1:1".into(),
+            files: Some(format!("http://{}", listener.local_addr().unwrap())),
+            ca: std::fs::read(site.at("ca.pem")).unwrap(),
+            secret: model::Secret::new("secret".to_owned()),
+        };
+        let entry = Entry {
+            name: "images/os.raw".into(),
+            sha256: sum(&site.image),
+            size: site.image.len() as u64,
+        };
+        let wants = site.at("wants");
+        let source = Source::new(&from).unwrap();
+        tokio::select! {
+            () = breaking(listener, site.image.clone()) => unreachable!("it has no end"),
+            fetched = source.file(&entry, &wants) => fetched.unwrap(),
+        }
+        assert!(std::fs::read(site.at("wants/images/os.raw")).unwrap() == site.image);
     }
 
     #[tokio::test]
