@@ -20,10 +20,11 @@ pub const LEASE: &str = "metal3";
 /// What the holder says of its images: `ready`, or why not.
 pub const IMAGES: &str = "plinth.io/images";
 
-/// A holder that was silent for so long is gone.
-const DURATION: Duration = Duration::from_secs(15);
+/// A holder that was silent for so long is gone. The store needs seconds to choose a new leader, and the API server to find
+/// it: that is no reason to cut off a host being written.
+const DURATION: Duration = Duration::from_secs(30);
 /// A holder that could not renew for so long stops: with time to end its Ironic before anyone else may begin.
-const DEADLINE: Duration = Duration::from_secs(8);
+const DEADLINE: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
 
