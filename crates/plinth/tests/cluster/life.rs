@@ -37,6 +37,31 @@ while time.monotonic() < end:
 print(max(longest, time.monotonic() - good))
 "#;
 
+/// Asks both ports of the API's address, and prints to which other addresses its holder opens connections for that.
+const SPREAD: &str = r#"
+import http.client, json, socket, ssl, struct, sys, threading, time
+context = ssl._create_unverified_context()
+vip, rounds = sys.argv[1], 8
+seen = set()
+def listen():
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    while True:
+        frame = wire.recv(128)
+        if frame[12:14] != b"\x08\x00" or frame[23] != 6:
+            continue
+        tcp = 14 + (frame[14] & 15) * 4
+        to, port = socket.inet_ntoa(frame[30:34]), struct.unpack("!H", frame[tcp + 2:tcp + 4])[0]
+        if frame[tcp + 13] & 0x12 == 0x02 and to != vip and port in (6443, 22623):
+            seen.add((port, to))
+threading.Thread(target=listen, daemon=True).start()
+for path, port in (("/readyz", 6443), ("/healthz", 22623)) * rounds:
+    connection = http.client.HTTPSConnection(vip, port, timeout=10, context=context)
+    connection.request("GET", path)
+    assert connection.getresponse().status == 200, (port, path)
+    connection.close()
+print(json.dumps(sorted(seen)))
+"#;
+
 #[test]
 fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
     let cluster = Cluster::install(&["--masters", "3", "--workers", "1", "--servers", "5"]);
@@ -60,6 +85,7 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
     assert!(masters.contains(&cluster.vip_on().as_str()));
     names_are_answered(&cluster);
     ports_answer(&cluster);
+    ports_are_spread(&cluster);
 
     // The same command again finds nothing to do.
     cluster.lab.ok(&["up", "--name", &cluster.lab.name]);
@@ -154,6 +180,24 @@ fn names_are_answered(cluster: &Cluster) {
         }
         for (name, address) in &nodes {
             assert_eq!(look_up(name), *address, "{name} at {node}");
+        }
+    }
+}
+
+/// Whoever has the address shares its clients with both other masters.
+fn ports_are_spread(cluster: &Cluster) {
+    let probe = ["python3", "-c", SPREAD, API_VIP];
+    let printed = said(&cluster.lab.try_exec(&probe));
+    let seen: Vec<(u16, String)> = serde_json::from_str(&printed).unwrap_or_default();
+    let holder = cluster.vip_on();
+    for port in [6443, 22623] {
+        for (node, address) in cluster.addresses() {
+            let other = node.starts_with("master") && node != holder;
+            let there = seen.contains(&(port, address));
+            assert!(
+                there || !other,
+                "port {port} never leads to {node}: {printed}"
+            );
         }
     }
 }
