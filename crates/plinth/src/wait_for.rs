@@ -53,9 +53,19 @@ async fn wait(command: &WaitFor) -> Result<()> {
     let workers = plan.as_ref().map(|plan| u64::from(plan.cluster.workers));
     let begun = Instant::now();
     let mut said = Vec::new();
+    let mut site = None;
     loop {
-        let lacks = match command.at.open(plan.clone()).await {
-            Ok(site) => lacks(command.goal, &site.look().await, workers),
+        let opened = match site.take() {
+            Some(site) => Ok(site),
+            None => command.at.open(plan.clone()).await,
+        };
+        let lacks = match opened {
+            Ok(opened) => {
+                let cluster = opened.look().await;
+                // Where the API does not answer, its kubeconfig may be another one by now.
+                site = cluster.api.problem.is_none().then_some(opened);
+                lacks(command.goal, &cluster, workers)
+            }
             // The install has not come so far.
             Err(error) => vec![format!("a kubeconfig: {error:#}")],
         };

@@ -119,8 +119,9 @@ const PING: Duration = Duration::from_secs(6);
 const PONG: Duration = Duration::from_secs(3);
 /// A range of many large values; our own limit, so that no answer eats all memory.
 const LARGEST_ANSWER: usize = 512 << 20;
-/// Between two rounds over all members.
+/// Between two rounds over all members: at first, and when nobody has answered for a while. Each round looks up every name.
 const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 impl Client {
     /// Connects when it is first used.
@@ -244,6 +245,7 @@ impl Client {
         let end = Instant::now() + self.0.give_up_after;
         let members = self.0.members.len();
         let mut tries = 0;
+        let mut pause = PAUSE;
         loop {
             let at = self.0.preferred.load(Ordering::Relaxed);
             let (endpoint, channel) = self.member(at);
@@ -276,7 +278,8 @@ impl Client {
             self.leave(at);
             tries += 1;
             if tries % members == 0 {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
             if Instant::now() >= end {
                 return Err(Error::Unavailable {

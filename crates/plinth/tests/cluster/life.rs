@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::{said, str_of};
-use crate::site::{API_VIP, Cluster, INGRESS_VIP, is_true, name};
+use crate::site::{API_VIP, Cluster, INGRESS_VIP, is_true, name, server};
 
 /// Emulated processors share two real ones.
 const SOON: Duration = Duration::from_mins(1);
@@ -90,8 +90,11 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
     // The same command again finds nothing to do.
     cluster.lab.ok(&["up", "--name", &cluster.lab.name]);
 
-    // The node that provisions is lost, and a worker can still be added.
+    // The node that provisions is lost, BMC and all, and a worker can still be added.
     let lost = cluster.metal3_on();
+    cluster
+        .lab
+        .ok(&["fault", "add", &server(&lost), "bmc-down"]);
     let measured = (lost == cluster.vip_on()).then(|| moves(&cluster, &lost));
     if measured.is_none() {
         cluster.power(&lost, "off");
@@ -101,6 +104,7 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
         let ready = cluster.ready();
         ["worker-0", "worker-1"].map(|worker| ready.iter().any(|node| node == worker)) == [true; 2]
     });
+    cluster.lab.ok(&["fault", "clear", &server(&lost)]);
     cluster.power(&lost, "on");
     all_masters(&cluster);
 

@@ -160,9 +160,13 @@ impl Cluster {
 
     /// Cuts the power of a master, or gives it back.
     pub fn power(&self, master: &str, state: &str) {
-        let server = master.replace("master", "server");
-        self.lab.ok(&["power", &server, state]);
+        self.lab.ok(&["power", &server(master), state]);
     }
+}
+
+/// The lab's name for the server of a master.
+pub fn server(master: &str) -> String {
+    master.replace("master", "server")
 }
 
 pub fn name(object: &Value) -> &str {
