@@ -241,6 +241,9 @@ const EXIT_CODES: &str = "Exit codes:
 fn main() -> ExitCode {
     linux::memory::few_arenas();
     let cli = Cli::parse();
+    if let Command::Lab(_) | Command::Ironic(_) | Command::Serve(_) = cli.command {
+        linux::memory::lean();
+    }
     log(&cli);
     if cli.command.only_prints() {
         linux::process::end_on_broken_pipe();
