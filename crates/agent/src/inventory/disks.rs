@@ -28,8 +28,9 @@ fn read(dir: &Path, name: &str) -> Option<Disk> {
     let device = dir.join("device");
     let place = fs::canonicalize(&device).ok()?;
     let sectors: u64 = number(&dir.join("size"))?;
-    // An empty card reader, or a disk nobody may write.
-    if sectors == 0 || text(&dir.join("ro")).as_deref() == Some("1") {
+    let is = |flag: &str| text(&dir.join(flag)).as_deref() == Some("1");
+    // An empty card reader, a disk nobody may write, or one of the ways to an NVMe namespace that is listed by itself.
+    if sectors == 0 || is("ro") || is("hidden") {
         return None;
     }
     let wwid = text(&dir.join("wwid")).or_else(|| text(&device.join("wwid")));

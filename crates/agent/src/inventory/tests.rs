@@ -107,6 +107,13 @@ fn read_only_empty_and_virtual_disks_are_left_out() {
             .file(&format!("sys/block/{name}/size"), size)
             .file(&format!("sys/block/{name}/ro"), ro);
     }
+    let name = "nvme0c0n1";
+    let device = format!("sys/devices/{name}");
+    let tree = tree
+        .link(&format!("sys/block/{name}/device"), &device)
+        .file(&format!("sys/block/{name}/size"), "1000\n")
+        .file(&format!("sys/block/{name}/ro"), "0\n")
+        .file(&format!("sys/block/{name}/hidden"), "1\n");
     assert_eq!(tree.collect().disks, []);
 }
 
