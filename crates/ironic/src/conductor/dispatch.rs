@@ -279,7 +279,10 @@ impl Conductor {
     async fn start_installed(&self, driver: &Driver, node: &Node) -> Performed {
         let on = match self.deploy.kexec(node).await {
             Kexec::Started => return Performed::of(Outcome::Done),
-            Kexec::Silent => Work::PowerCycle,
+            Kexec::Silent => {
+                info!(node = %node.uuid, "the agent is silent; the firmware starts the installed system");
+                Work::PowerCycle
+            }
             Kexec::Refused(why) => {
                 info!(node = %node.uuid, why, "the firmware starts the installed system");
                 if node.disable_power_off {

@@ -293,13 +293,13 @@ fn stages_of(op: &Operation, step: &StepSpec) -> Vec<Stage> {
         (_, "power_off") => return off(op).collect(),
         (_, "reboot") => return reboot(op),
         (Task::Deploy, "prepare_instance_boot") => return vec![Stage::Do(Work::InstallBootloader)],
-        // DEVIATION: Ironic ejects the medium while the agent still runs; here the host is off first.
         (Task::Deploy, "tear_down_agent") if kexec(op) => {
             return vec![Stage::Do(Work::SetBootDevice {
                 device: BootDevice::Disk,
                 persistent: true,
             })];
         }
+        // DEVIATION: Ironic ejects the medium while the agent still runs; here the host is off first.
         (Task::Deploy, "tear_down_agent") => {
             let mut stages = Vec::new();
             if !op.settings.disable_power_off {
