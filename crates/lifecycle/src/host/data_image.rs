@@ -84,7 +84,7 @@ impl Pass<'_> {
             return None;
         };
         let message = match trouble {
-            Trouble::Busy => return None,
+            Trouble::Busy | Trouble::Overtaken { .. } => return None,
             Trouble::Refused { message } | Trouble::Unreachable { message } => message,
         };
         let actions = vec![saved(attached, Some(message.clone()))];

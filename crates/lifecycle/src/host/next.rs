@@ -46,6 +46,10 @@ pub fn troubled(
     let pace = config.pace;
     let halt = match trouble {
         Trouble::Busy => pass.wait("the node or the object to be free", pace.short),
+        Trouble::Overtaken { state } => pass.wait(
+            format!("another look at the node, which became {state} meanwhile"),
+            pace.short,
+        ),
         Trouble::Unreachable { message } => pass.wait(
             format!("Ironic or Kubernetes, which did not answer: {message}"),
             pace.long,

@@ -293,6 +293,9 @@ pub enum Trouble {
     Busy,
     /// 4xx otherwise: it will not go better by itself.
     Refused { message: String },
+    /// Refused as well, but the node is in another state by now than the one that was looked at:
+    /// what was asked of it was out of date.
+    Overtaken { state: String },
     /// No answer, or 5xx.
     Unreachable { message: String },
 }

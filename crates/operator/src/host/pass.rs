@@ -75,6 +75,7 @@ impl Pass<'_> {
                 self.seen.soft_power_refused = true;
                 return None;
             }
+            let trouble = self.or_overtaken(action, trouble).await;
             return Some(self.mend(action, &trouble).await);
         }
         self.publish(events).await;
@@ -82,6 +83,25 @@ impl Pass<'_> {
             return Some(Outcome::Never);
         }
         Some(Outcome::Again)
+    }
+
+    /// Ironic's no may be about a state that nobody has seen yet: what an earlier life of ours
+    /// asked for was done between our look and our word.
+    async fn or_overtaken(&self, action: &Action, trouble: Trouble) -> Trouble {
+        let refused = matches!(trouble, Trouble::Refused { .. });
+        let (Some(ironic), Some(Some(seen)), true, true) =
+            (&self.ironic, &self.seen.node, refused, action.is_ironic())
+        else {
+            return trouble;
+        };
+        match ironic.find_node(&seen.uuid).await {
+            Ok(Some(node)) if node.provision_state != seen.provision_state.as_str() => {
+                Trouble::Overtaken {
+                    state: node.provision_state,
+                }
+            }
+            _ => trouble,
+        }
     }
 
     /// What comes of an action that did not go well.
