@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSo
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Type};
 
 /// A longer question is not one.
@@ -37,10 +38,16 @@ pub fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
             socket.set_freebind_v6(true)?;
         }
     }
-    // A burst waits here; the kernel gives what it allows.
-    _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    room_for_bursts(&socket, RECEIVE_BUFFER);
     socket.bind(&address.into())?;
     Ok(socket.into())
+}
+
+/// So many bytes may wait for us: as root whatever the system's limit, else what it allows.
+pub fn room_for_bursts(socket: &socket2::Socket, bytes: usize) {
+    if setsockopt(socket, sockopt::RcvBufForce, &bytes).is_err() {
+        _ = socket.set_recv_buffer_size(bytes);
+    }
 }
 
 /// Tells threads that wait for datagrams to end.

@@ -17,6 +17,8 @@ const RACK: usize = 50;
 /// Clients that wait for an answer at any time, when leases are counted.
 const CROWD: usize = 64;
 const TIME: Duration = Duration::from_secs(3);
+/// Between two looks at who heard nothing: a look at all of them after every packet would measure us.
+const LOOK: Duration = Duration::from_millis(100);
 
 pub fn run() -> Result<()> {
     let scratch = Scratch::new("dhcp")?;
@@ -180,7 +182,10 @@ impl Server {
                 command
             }
             Self::Ours => {
-                let state = scratch.join(&format!("{name}.redb"));
+                // Leases lie beside it: every server begins with none, as the others do.
+                let state = scratch.join(name);
+                std::fs::create_dir(&state).context("make a directory for leases")?;
+                let state = state.join("ironic.redb");
                 let config = scratch.write(
                     &format!("{name}.yaml"),
                     &OUR_CONF.replace("STATE", &state.display().to_string()),
@@ -233,6 +238,8 @@ struct Crowd<'a> {
     /// Tells crowds apart, so that none finds a lease that an earlier one has.
     number: u8,
     clients: BTreeMap<u32, Client>,
+    /// Nobody has waited too long before.
+    look_at: Instant,
 }
 
 struct Client {
@@ -253,6 +260,7 @@ impl<'a> Crowd<'a> {
             wire,
             number,
             clients: BTreeMap::new(),
+            look_at: Instant::now() + LOOK,
         }
     }
 
@@ -262,6 +270,8 @@ impl<'a> Crowd<'a> {
         let salt = u32::from(std::process::id() as u8 ^ self.number) << 24;
         let (mut leases, mut started) = (0, 0_u32);
         let mut buffer = [0; 1500];
+        self.wire
+            .set_read_timeout(Some(Duration::from_millis(20)))?;
         while leases < wanted && begin.elapsed() < limit {
             while self.clients.len() < waiting && leases + self.clients.len() < wanted {
                 started += 1;
@@ -273,8 +283,6 @@ impl<'a> Crowd<'a> {
                 self.clients.insert(salt | started, client);
                 self.send(salt | started)?;
             }
-            self.wire
-                .set_read_timeout(Some(Duration::from_millis(20)))?;
             if let Ok(length) = self.wire.recv(&mut buffer)
                 && let Some(answer) = Answer::parse(&buffer[..length])
             {
@@ -318,6 +326,10 @@ impl<'a> Crowd<'a> {
     /// Asks again for those who heard nothing, as firmware does.
     fn repeat(&mut self) -> Result<()> {
         let now = Instant::now();
+        if now < self.look_at {
+            return Ok(());
+        }
+        self.look_at = now + LOOK;
         let late: Vec<u32> = self
             .clients
             .iter()

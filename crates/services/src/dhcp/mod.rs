@@ -499,7 +499,7 @@ fn listen(link: &str, address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     socket.set_reuse_address(port == CLIENT_PORT)?;
     socket.set_broadcast(true)?;
     // A rack that is switched on at once fits.
-    _ = socket.set_recv_buffer_size(1 << 20);
+    linux::mmsg::room_for_bursts(&socket, 1 << 20);
     socket.bind_device(Some(link.as_bytes()))?;
     socket.bind(&SocketAddrV4::new(address, port).into())?;
     // We do not push in beside a server that is there already; one for another link may come after us.

@@ -1,7 +1,7 @@
 //! Asking the wire beforehand: which addresses nobody uses is known before a client wants one, so nobody waits.
 //!
 //! ```text
-//!   unused addresses --ask, 64 at a time--> asked --silence--> quiet --offered at once
+//!   unused addresses --ask, many at once--> asked --silence--> quiet --offered at once
 //!                                             | someone answers, or is heard using it at any time
 //!                                             v
 //!                                         quarantined
@@ -19,8 +19,10 @@ use super::{Action, Report, Server};
 
 /// Addresses kept ready: a room full of racks that is switched on at once.
 const READY: usize = 256;
-/// Asked about at once.
-const BATCH: usize = 64;
+/// While they are taken faster than the wire can be asked, more are kept ready, up to this.
+const MOST: usize = 4096;
+/// The part of them that is asked about at once.
+const BATCH: usize = 4;
 /// How often we look whether there is something to ask.
 const EVERY: Duration = Duration::from_secs(30);
 /// Silence is confirmed anew when it is older than this,
@@ -36,6 +38,10 @@ pub(super) struct Sweep {
     /// Nobody answered at this time.
     pub quiet: BTreeMap<Ipv4Addr, SystemTime>,
     next: SystemTime,
+    /// Addresses that are to be quiet.
+    ready: usize,
+    /// Of the quiet ones, since the wire was last asked.
+    taken: usize,
 }
 
 impl Sweep {
@@ -45,6 +51,8 @@ impl Sweep {
             until: None,
             quiet: BTreeMap::new(),
             next: now,
+            ready: READY,
+            taken: 0,
         }
     }
 
@@ -62,9 +70,32 @@ impl Sweep {
     /// The address is in somebody's hands now.
     pub fn used(&mut self, address: Ipv4Addr, now: SystemTime) {
         self.asked.remove(&address);
-        if self.quiet.remove(&address).is_some() && self.quiet.len() < READY / 2 {
+        if self.quiet.remove(&address).is_none() {
+            return;
+        }
+        self.taken += 1;
+        if self.quiet.len() < self.ready / 2 {
             self.next = self.next.min(now);
         }
+    }
+
+    /// Those asked about are quiet. More are wanted if fewer were left than were taken meanwhile.
+    fn heard_out(&mut self, now: SystemTime) {
+        self.until = None;
+        if self.quiet.len() < self.taken {
+            self.ready = (self.ready * 2).min(MOST);
+        }
+        self.taken = 0;
+        for address in std::mem::take(&mut self.asked) {
+            self.quiet.insert(address, now);
+        }
+    }
+
+    /// Nothing is left to be asked about for a while.
+    fn rest(&mut self, now: SystemTime) {
+        self.quiet.retain(|_, asked| younger(*asked, now, STALE));
+        self.ready = (self.ready / 2).max(READY);
+        self.next = now + EVERY;
     }
 }
 
@@ -77,10 +108,7 @@ impl Server {
             if until > now {
                 return;
             }
-            self.sweep.until = None;
-            for address in std::mem::take(&mut self.sweep.asked) {
-                self.sweep.quiet.insert(address, now);
-            }
+            self.sweep.heard_out(now);
         } else if self.sweep.next > now {
             return;
         }
@@ -91,18 +119,15 @@ impl Server {
             .filter(|address| self.addresses.state(*address).is_none());
         let batch: BTreeSet<Ipv4Addr> = fixed
             .chain(self.addresses.unused())
-            .take(READY)
+            .take(self.sweep.ready)
             .filter(|address| {
                 let asked = self.sweep.quiet.get(address);
                 !asked.is_some_and(|asked| younger(*asked, now, FRESH))
             })
-            .take(BATCH)
+            .take(self.sweep.ready / BATCH)
             .collect();
         if batch.is_empty() {
-            self.sweep
-                .quiet
-                .retain(|_, asked| younger(*asked, now, STALE));
-            self.sweep.next = now + EVERY;
+            self.sweep.rest(now);
             return;
         }
         actions.extend(

@@ -289,6 +289,38 @@ fn after_the_wire_was_asked_nobody_waits_for_an_offer() {
 }
 
 #[test]
+fn the_faster_addresses_are_taken_the_more_are_asked_about_beforehand() {
+    let range = Ipv4Addr::new(10, 1, 0, 0)..=Ipv4Addr::new(10, 1, 255, 254);
+    let mut server = server(Config::new(
+        Ipv4Addr::new(10, 0, 0, 1),
+        "10.0.0.0/15".parse().unwrap(),
+        vec![range],
+    ));
+    let (asked, mut now) = swept(&mut server, start());
+    assert_eq!(asked.len(), 256);
+    let mut clients = 0_u16..;
+    let mut at_once = 0;
+    // 12,000 a second.
+    for _ in 0..40 {
+        let crowd = clients.by_ref().take(600).map(u16::to_be_bytes);
+        let offers = crowd.filter(|[high, low]| {
+            let bytes = discover(Mac([2, 0, 0, 0, *high, *low]));
+            !sent(&server.handle(now, Event::Packet { bytes: &bytes })).is_empty()
+        });
+        at_once = offers.count();
+        now += Duration::from_millis(50);
+        server.handle(now, Event::Timer);
+    }
+    assert_eq!(at_once, 600, "everyone in the end");
+    // When it is calm again, so is the wire.
+    let mut asked = Vec::new();
+    for _ in 0..10 {
+        (asked, now) = swept(&mut server, now + Duration::from_mins(2));
+    }
+    assert_eq!(asked.len(), 256);
+}
+
+#[test]
 fn silence_is_confirmed_while_nobody_asks_and_forgotten_with_time() {
     let mut server = server(config(3));
     let (_, now) = swept(&mut server, start());
