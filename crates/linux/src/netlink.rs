@@ -118,7 +118,8 @@ impl Netlink {
     }
 }
 
-/// Tells that a link or an address has changed; which one is for a look to find out.
+/// Tells that a link has changed or an address is gone; which one is for a look to find out. New addresses are not
+/// told: they take nothing away, and one that is renewed again and again would wake its listeners every time.
 #[derive(Debug)]
 pub struct Changes {
     socket: AsyncFd<OwnedFd>,
@@ -163,15 +164,16 @@ impl Changes {
     }
 }
 
-/// Whether there was anything. Readiness is cleared by the next call: it finds nothing and waits.
+/// Whether there was anything of interest. Readiness is cleared by the next call: it finds nothing and waits.
 fn drain(socket: RawFd) -> io::Result<bool> {
     let mut some = false;
-    // Only that there is a message counts: the rest of it is cut off.
+    // Only what kind of message it is counts: the rest of it is cut off.
     let mut head = [0; 16];
     loop {
         match socket::recv(socket, &mut head, MsgFlags::MSG_DONTWAIT) {
+            Ok(_) => some |= u16::from_ne_bytes([head[4], head[5]]) != libc::RTM_NEWADDR,
             // Too many for the socket to hold: certainly a change.
-            Ok(_) | Err(Errno::ENOBUFS) => some = true,
+            Err(Errno::ENOBUFS) => some = true,
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => return Ok(some),
             Err(errno) => return Err(errno.into()),

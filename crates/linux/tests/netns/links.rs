@@ -368,7 +368,7 @@ fn routes_are_added_replaced_listed_and_removed() {
 }
 
 #[test]
-fn changed_links_and_addresses_are_told_and_nothing_else_is() {
+fn changed_links_and_lost_addresses_are_told_and_nothing_else_is() {
     let host = host("changes");
     host.run(|| async {
         let netlink = connect();
@@ -387,9 +387,12 @@ fn changed_links_and_addresses_are_told_and_nothing_else_is() {
         assert!(heard.is_err(), "a look is no change");
         let want = Want::new("192.0.2.1/24".parse().unwrap());
         netlink.ensure_address("br0", want).await.unwrap();
+        let heard = tokio::time::timeout(quiet, changes.changed()).await;
+        assert!(heard.is_err(), "a new address takes nothing away");
+        netlink.remove_address("br0", want.net).await.unwrap();
         tokio::time::timeout(soon, changes.changed())
             .await
-            .expect("a new address")
+            .expect("a lost address")
             .unwrap();
     });
 }
