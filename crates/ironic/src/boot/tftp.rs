@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use super::shelf::{self, Item, Shelf};
 const MOST: usize = 1024;
 /// Requests are short.
 const MAX_REQUEST: usize = 1500;
+/// After which a transfer that waits for nothing is looked at.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// Told who has fetched which file.
 pub type Fetched = Arc<dyn Fn(IpAddr, &str) + Send + Sync>;
@@ -164,6 +167,8 @@ async fn send(
         Transfer::start(Instant::now(), asked.item.size(), &asked.options, limits);
     let mut blocks = Blocks::new(&socket, &asked.item);
     let mut buffer = vec![0; MAX_REQUEST];
+    // One timer for all blocks: to put it off costs nothing, where a new one would wake the runtime for every block.
+    let mut timer = pin!(tokio::time::sleep(SILENCE));
     loop {
         for action in actions.drain(..) {
             match action {
@@ -183,13 +188,14 @@ async fn send(
         blocks.flush().await?;
         let wake = machine
             .wake_at()
-            .unwrap_or_else(|| Instant::now() + Duration::from_mins(1));
+            .unwrap_or_else(|| Instant::now() + SILENCE);
+        timer.as_mut().reset(wake.into());
         // On a busy machine an answer and the timer may be due together. The answer goes first: some clients (atftp) give
         // up when the options they have confirmed are said again.
         let received = tokio::select! {
             biased;
             received = socket.recv(&mut buffer) => Some(received),
-            () = tokio::time::sleep_until(wake.into()) => {
+            () = timer.as_mut() => {
                 // Lets the runtime look at the socket, which it may not have done since before we were held up.
                 tokio::task::yield_now().await;
                 socket.recv(&mut buffer).now_or_never()
