@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::spec::SecretRef;
 use super::status::Status;
 use super::view::{FirmwareUpdate, ImageRequest, Look};
+use crate::node;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
@@ -298,4 +299,16 @@ pub enum Trouble {
     Overtaken { state: String },
     /// No answer, or 5xx.
     Unreachable { message: String },
+}
+
+impl Trouble {
+    /// A refusal seen with the state the node is in by now: it may be about a state that nobody had looked at, because
+    /// what an earlier life of ours asked for was done between our look and our word.
+    #[must_use]
+    pub fn or_overtaken(self, seen: node::State, now: &str) -> Self {
+        match self {
+            Self::Refused { .. } if seen.as_str() != now => Self::Overtaken { state: now.into() },
+            other => other,
+        }
+    }
 }

@@ -85,22 +85,16 @@ impl Pass<'_> {
         Some(Outcome::Again)
     }
 
-    /// Ironic's no may be about a state that nobody has seen yet: what an earlier life of ours
-    /// asked for was done between our look and our word.
+    /// A second look at the node that an action was refused for.
     async fn or_overtaken(&self, action: &Action, trouble: Trouble) -> Trouble {
-        let refused = matches!(trouble, Trouble::Refused { .. });
-        let (Some(ironic), Some(Some(seen)), true, true) =
-            (&self.ironic, &self.seen.node, refused, action.is_ironic())
+        let refused = action.is_ironic() && matches!(trouble, Trouble::Refused { .. });
+        let (true, Some(ironic), Some(Some(seen))) = (refused, &self.ironic, &self.seen.node)
         else {
             return trouble;
         };
         match ironic.find_node(&seen.uuid).await {
-            Ok(Some(node)) if node.provision_state != seen.provision_state.as_str() => {
-                Trouble::Overtaken {
-                    state: node.provision_state,
-                }
-            }
-            _ => trouble,
+            Ok(Some(node)) => trouble.or_overtaken(seen.provision_state, &node.provision_state),
+            Ok(None) | Err(_) => trouble,
         }
     }
 

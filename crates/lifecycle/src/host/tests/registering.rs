@@ -337,9 +337,14 @@ fn a_refusal_becomes_an_error_of_the_right_kind_and_silence_is_waited_for() {
         says(&verb, &Trouble::Busy),
         "wait 3s: the node or the object to be free"
     );
-    let overtaken = Trouble::Overtaken {
-        state: "inspecting".into(),
-    };
+    assert_eq!(
+        no.clone()
+            .or_overtaken(node::State::Manageable, "manageable"),
+        no
+    );
+    let overtaken = no
+        .clone()
+        .or_overtaken(node::State::Manageable, "inspecting");
     assert_eq!(
         says(&verb, &overtaken),
         "wait 3s: another look at the node, which became inspecting meanwhile"
