@@ -21,8 +21,8 @@ use super::{Action, Report, Server};
 const READY: usize = 256;
 /// While they are taken faster than the wire can be asked, more are kept ready, up to this.
 const MOST: usize = 4096;
-/// The part of them that is asked about at once.
-const BATCH: usize = 4;
+/// They are asked about in so many parts, one after the other.
+const PARTS: usize = 4;
 /// How often we look whether there is something to ask.
 const EVERY: Duration = Duration::from_secs(30);
 /// Silence is confirmed anew when it is older than this,
@@ -124,7 +124,7 @@ impl Server {
                 let asked = self.sweep.quiet.get(address);
                 !asked.is_some_and(|asked| younger(*asked, now, FRESH))
             })
-            .take(self.sweep.ready / BATCH)
+            .take(self.sweep.ready / PARTS)
             .collect();
         if batch.is_empty() {
             self.sweep.rest(now);
