@@ -2,7 +2,7 @@
 //! so that it can be killed.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Seek as _, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+
+/// Of the file that is sent.
+const BLOCK: u64 = 1 << 20;
 
 /// A command that serves here; it is unwell while the file `sick` is there.
 pub fn command(name: &str, address: &str, sick: &Path) -> Result<Command> {
@@ -39,18 +42,25 @@ pub fn run(backend: &Backend) -> Result<()> {
             thread::sleep(Duration::from_millis(2));
         }
     });
+    let block = backend
+        .sick
+        .with_file_name(format!("{}.block", backend.name));
+    fs::write(&block, vec![b'x'; BLOCK as usize])
+        .with_context(|| format!("write {}", block.display()))?;
+    let block: Arc<Path> = block.into();
     // Threads are kept: making one for every connection would be measured too.
     let (sender, receiver) = mpsc::channel::<TcpStream>();
     let receiver = Arc::new(std::sync::Mutex::new(receiver));
     let name: Arc<str> = backend.name.as_str().into();
     for _ in 0..64 {
         let (receiver, sick, name) = (Arc::clone(&receiver), Arc::clone(&sick), Arc::clone(&name));
+        let block = Arc::clone(&block);
         thread::spawn(move || {
             loop {
                 let next = receiver.lock().map(|queue| queue.recv());
                 let Ok(Ok(stream)) = next else { return };
                 // A client that goes away is no concern of ours.
-                _ = talk(stream, &name, &sick);
+                _ = talk(stream, &name, &block, &sick);
             }
         });
     }
@@ -62,7 +72,7 @@ pub fn run(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-fn talk(stream: TcpStream, name: &str, sick: &AtomicBool) -> Result<()> {
+fn talk(stream: TcpStream, name: &str, block: &Path, sick: &AtomicBool) -> Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     let mut reader = BufReader::new(stream);
@@ -89,14 +99,9 @@ fn talk(stream: TcpStream, name: &str, sick: &AtomicBool) -> Result<()> {
         let length = bytes.unwrap_or(name.len());
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
         let stream = reader.get_mut();
-        if let Some(mut left) = bytes {
+        if let Some(bytes) = bytes {
             stream.write_all(head.as_bytes())?;
-            let block = vec![b'x'; 256 << 10];
-            while left > 0 {
-                let part = left.min(block.len());
-                stream.write_all(&block[..part])?;
-                left -= part;
-            }
+            send(bytes as u64, block, stream)?;
         } else {
             stream.write_all(format!("{head}{name}").as_bytes())?;
         }
@@ -104,6 +109,18 @@ fn talk(stream: TcpStream, name: &str, sick: &AtomicBool) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// From the page cache, without a copy: what is measured is the balancer, not this.
+fn send(bytes: u64, block: &Path, stream: &mut TcpStream) -> Result<()> {
+    let mut file = fs::File::open(block)?;
+    let mut left = bytes;
+    while left > 0 {
+        file.rewind()?;
+        // The standard library does this by sendfile(2).
+        left -= std::io::copy(&mut (&file).take(left.min(BLOCK)), stream)?;
+    }
+    Ok(())
 }
 
 /// Makes it unwell, or well again.

@@ -1,13 +1,14 @@
 //! The cluster's API, through its virtual address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client, ResourceExt as _, discovery};
 use plan::install::{self, Joined, Metal3, Reach};
 use serde_json::json;
@@ -30,6 +31,8 @@ pub const API_CONDITION: &str = "APIServerReady";
 pub const ETCD_CONDITION: &str = "EtcdMemberReady";
 
 const ANSWER: Duration = Duration::from_secs(5);
+/// Requests on their way; each has a connection of its own.
+const AT_ONCE: usize = 6;
 
 pub(super) async fn look(installer: &Installer) -> Reach<install::Api> {
     let why = match tokio::time::timeout(ANSWER, ask(installer)).await {
@@ -116,50 +119,57 @@ fn metal3(lease: Option<&Lease>) -> Metal3 {
 
 /// Manifests whose objects are not there, in the order of their names.
 async fn missing(installer: &Installer, client: &Client) -> Result<Vec<String>, Failed> {
-    let mut missing = Vec::new();
-    let mut kinds = Kinds::default();
-    for (file, objects) in manifests(installer)? {
-        if installer.known.lock().applied.contains(&file) {
-            continue;
-        }
-        let mut all = true;
+    let mut unknown = manifests(installer)?;
+    unknown.retain(|file, _| !installer.known.lock().applied.contains(file));
+    let kinds = Kinds::of(client, unknown.values().flatten()).await;
+    let (kinds, client) = (&kinds, &client);
+    let looks = unknown.into_iter().map(async |(file, objects)| {
         for object in &objects {
-            let there = match kinds.api(client, object).await {
+            let there = match kinds.api(client, object) {
                 Some(api) => api.get_opt(&object.name_any()).await?.is_some(),
                 // Its definition comes first.
                 None => false,
             };
             if !there {
-                all = false;
-                missing.push(file.clone());
-                break;
+                return Ok(Some(file));
             }
         }
-        if all {
-            installer.known.lock().applied.insert(file);
-        }
-    }
-    Ok(missing)
+        installer.known.lock().applied.insert(file);
+        Ok::<_, Failed>(None)
+    });
+    let looks = stream::iter(looks).buffered(AT_ONCE);
+    looks
+        .try_filter_map(async |file| Ok(file))
+        .try_collect()
+        .await
 }
 
-/// Applies them one after the other: definitions before what they define.
+/// Applies definitions first, then what they define; many at once, because each waits for the store's disks.
 pub(super) async fn apply(installer: &Installer, files: &[String]) -> Result<(), Failed> {
     let client = client(installer).await?;
-    let all = manifests(installer)?;
-    let params = PatchParams::apply(MANAGER).force();
-    let mut kinds = Kinds::default();
-    for file in files {
-        for object in all.get(file).into_iter().flatten() {
-            let name = object.name_any();
-            let Some(api) = kinds.api(&client, object).await else {
-                let kind = object.types.as_ref().map_or("", |types| &types.kind);
+    let mut all = manifests(installer)?;
+    all.retain(|file, _| files.contains(file));
+    for wave in install::waves(all, |object| kind(object).to_owned()) {
+        let kinds = Kinds::of(&client, wave.iter().map(|(_, object)| object)).await;
+        let (kinds, client) = (&kinds, &client);
+        let applied = wave.iter().map(async |(file, object)| {
+            let Some(api) = kinds.api(client, object) else {
+                let kind = kind(object);
                 return Err(Failed(format!("{file}: the API does not know {kind} yet")));
             };
+            let (name, params) = (object.name_any(), PatchParams::apply(MANAGER).force());
             let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
-            applied.map_err(|error| Failed(format!("{file}: {name}: {}", model::chain(&error))))?;
-        }
+            applied.map_err(|error| Failed(format!("{file}: {name}: {}", model::chain(&error))))
+        });
+        let mut applied = stream::iter(applied).buffer_unordered(AT_ONCE);
+        while applied.try_next().await?.is_some() {}
     }
+    installer.known.lock().applied.extend(files.iter().cloned());
     Ok(())
+}
+
+fn kind(object: &DynamicObject) -> &str {
+    object.types.as_ref().map_or("", |types| &types.kind)
 }
 
 pub(super) async fn mark_complete(installer: &Installer) -> Result<(), Failed> {
@@ -174,21 +184,32 @@ pub(super) async fn mark_complete(installer: &Installer) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What each kind is called on the wire, asked once.
-#[derive(Default)]
-struct Kinds(BTreeMap<(String, String), Option<discovery::ApiResource>>);
+/// What each kind is called on the wire, asked once; those that nobody knows yet are left out.
+struct Kinds(BTreeMap<(String, String), discovery::ApiResource>);
 
 impl Kinds {
-    async fn api(&mut self, client: &Client, object: &DynamicObject) -> Option<Api<DynamicObject>> {
+    async fn of(client: &Client, objects: impl Iterator<Item = &DynamicObject>) -> Self {
+        let wanted: BTreeSet<_> = objects.filter_map(Self::key).collect();
+        let asked = wanted.into_iter().map(async |(version, kind)| {
+            let types = TypeMeta {
+                api_version: version.clone(),
+                kind: kind.clone(),
+            };
+            let known = GroupVersionKind::try_from(&types).ok()?;
+            let (resource, _) = discovery::pinned_kind(client, &known).await.ok()?;
+            Some(((version, kind), resource))
+        });
+        let asked = stream::iter(asked).buffer_unordered(AT_ONCE);
+        Self(asked.filter_map(async |found| found).collect().await)
+    }
+
+    fn key(object: &DynamicObject) -> Option<(String, String)> {
         let types = object.types.as_ref()?;
-        let key = (types.api_version.clone(), types.kind.clone());
-        if !self.0.contains_key(&key) {
-            let kind = GroupVersionKind::try_from(types).ok()?;
-            let found = discovery::pinned_kind(client, &kind).await.ok();
-            self.0
-                .insert(key.clone(), found.map(|(resource, _)| resource));
-        }
-        let resource = self.0.get(&key)?.as_ref()?;
+        Some((types.api_version.clone(), types.kind.clone()))
+    }
+
+    fn api(&self, client: &Client, object: &DynamicObject) -> Option<Api<DynamicObject>> {
+        let resource = self.0.get(&Self::key(object)?)?;
         Some(match object.namespace() {
             Some(namespace) => Api::namespaced_with(client.clone(), &namespace, resource),
             None => Api::all_with(client.clone(), resource),

@@ -113,12 +113,16 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
     let mut buffer = vec![0; LARGEST];
     let mut refresh = every(REFRESH);
     let mut look_at_link = every(LOOK_AT_LINK);
+    let mut stopping = false;
     let ended = loop {
+        if stopping && holder.router.role() == Role::Stopped {
+            break Ok(());
+        }
         let wake_at = holder.router.wake_at();
         // Timers first: a flood of packets must not make us late.
         tokio::select! {
             biased;
-            command = commands.recv() => match command {
+            command = commands.recv(), if !stopping => match command {
                 Some(Command::Resign { hold_off }) => {
                     reclaim_at = hold_off.map(|hold_off| Instant::now() + hold_off);
                     holder.give(Event::Resign).await;
@@ -129,14 +133,17 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
                     *vip = *update;
                     holder.give(Event::PriorityChanged(priority)).await;
                 }
-                None => break Ok(()),
+                None => {
+                    stopping = true;
+                    holder.give(Event::Stop).await;
+                }
             },
             () = sleep_until(reclaim_at) => {
                 reclaim_at = None;
                 holder.give(Event::Reclaim).await;
             }
             () = sleep_until(wake_at) => holder.give(Event::Timer).await,
-            _ = refresh.tick(), if holder.router.role() == Role::Active => holder.refresh().await,
+            _ = refresh.tick(), if holder.router.role().holds() => holder.refresh().await,
             changed = changes.changed() => {
                 if let Err(error) = holder.look_at_place(changed).await {
                     break Err(error);
@@ -147,10 +154,7 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
                     break Err(error);
                 }
             }
-            changed = passing.changed() => {
-                if changed.is_err() {
-                    break Ok(());
-                }
+            Ok(()) = passing.changed() => {
                 let priority = vip.priority(&passing.borrow_and_update());
                 holder.give(Event::PriorityChanged(priority)).await;
             }
@@ -167,7 +171,10 @@ async fn take_part(instance: &mut Instance) -> Result<(), Error> {
             },
         }
     };
-    holder.give(Event::Stop).await;
+    if ended.is_err() {
+        // Without its place it cannot wait for another to take the address.
+        holder.give(Event::PriorityChanged(None)).await;
+    }
     ended
 }
 
@@ -336,7 +343,6 @@ impl Holder<'_> {
         self.shared.tell(&self.name, link, address, here);
     }
 
-    /// The kernel forgets the address soon; an active router reminds it.
     /// Is the link up, and our own address still there?
     async fn look_at_place(&mut self, heard: Result<(), netlink::Error>) -> Result<(), Error> {
         let look = |source| Error::Look { source };
@@ -350,6 +356,7 @@ impl Holder<'_> {
         }
     }
 
+    /// The kernel forgets the address soon; whoever holds it reminds it.
     async fn refresh(&self) {
         if let Err(error) = self.wire.take().await {
             tracing::warn!(
@@ -399,6 +406,7 @@ fn role(role: Role) -> &'static str {
         Role::Backup => "backup",
         Role::Candidate => "candidate",
         Role::Active => "active",
+        Role::Leaving => "leaving",
     }
 }
 

@@ -120,6 +120,7 @@ pub fn name_unit() -> String {
 }
 
 /// The bootstrap's last act: once the cluster needs it no more, the API's address goes to a master and the VM is off.
+/// Nothing else here is worth an orderly end: its disk is removed next.
 pub const LEAVE: &str = "plinth-leave.service";
 
 pub fn leave_unit() -> String {
@@ -128,7 +129,7 @@ pub fn leave_unit() -> String {
          After=plinth-netd.service plinth-apiserver.service\nStartLimitIntervalSec=0\n\n\
          [Service]\nType=oneshot\nTimeoutStartSec=infinity\nRestart=on-failure\nRestartSec=5\n\
          ExecStart={BINARY} --log info wait-for bootstrap-complete --kubeconfig /etc/plinth/kubeconfig --timeout 24h\n\
-         ExecStart=/bin/systemctl stop plinth-netd.service\nExecStart=/bin/systemctl --no-block poweroff\n\n\
+         ExecStart=/bin/systemctl stop plinth-netd.service\nExecStart=/bin/systemctl --force poweroff\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     )
 }

@@ -248,6 +248,22 @@ fn workers_joined(plan: &Plan, seen: &Seen) -> bool {
     }
 }
 
+/// In which order objects are applied: what defines others, what others live in, and then the rest, all of which may go
+/// at once. Each keeps the name of its file.
+pub fn waves<T>(
+    files: BTreeMap<String, Vec<T>>,
+    kind: impl Fn(&T) -> String,
+) -> Vec<Vec<(String, T)>> {
+    let mut waves = [const { Vec::new() }; 2];
+    for (file, objects) in files {
+        for object in objects {
+            let first = matches!(&*kind(&object), "CustomResourceDefinition" | "Namespace");
+            waves[usize::from(!first)].push((file.clone(), object));
+        }
+    }
+    waves.into_iter().filter(|wave| !wave.is_empty()).collect()
+}
+
 struct Deciding<'a> {
     plan: &'a Plan,
     seen: &'a Seen,

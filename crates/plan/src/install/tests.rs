@@ -422,3 +422,19 @@ fn phases_take_their_time_however_often_the_installer_begins_anew() {
     kept.end(at(9000));
     assert_eq!(seconds(&kept, 9001), [2, 4, 7]);
 }
+
+#[test]
+fn what_others_need_is_applied_before_them() {
+    let files = BTreeMap::from([
+        ("10-hosts".to_owned(), vec!["Secret", "BareMetalHost"]),
+        (
+            "50-late".to_owned(),
+            vec!["Namespace", "CustomResourceDefinition"],
+        ),
+    ]);
+    let waves = waves(files, |kind| (*kind).to_owned());
+    let kinds = |at: usize| waves[at].iter().map(|(_, kind)| *kind).collect::<Vec<_>>();
+    assert_eq!(kinds(0), ["Namespace", "CustomResourceDefinition"]);
+    assert_eq!(kinds(1), ["Secret", "BareMetalHost"]);
+    assert_eq!(waves[0][0].0, "50-late");
+}

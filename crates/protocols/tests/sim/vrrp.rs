@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use model::Mac;
 use protocols::vrrp::router::{Announce, Preempt};
 use protocols::vrrp::{
     Action, Advertisement, Authentication, Config, Event, Header, Priority, Role, Router, Version,
@@ -44,6 +45,32 @@ fn routers_of_one_priority_agree_by_address() {
         let mut sim = Sim::new(3, seed, Preempt::AtOnce, Sickness::Weight);
         sim.ranked = false;
         sim.storms();
+    }
+}
+
+#[test]
+fn a_planned_move_leaves_nobody_without_an_answer() {
+    for seed in 0..SEEDS {
+        let mut sim = Sim::new(3, seed, Preempt::AtOnce, Sickness::Weight);
+        sim.max_delay_us = 900;
+        for node in 0..3 {
+            sim.run_node(node);
+        }
+        sim.advance(INTERVAL * 20);
+        let holder = sim.holders()[0];
+        let asked = [Event::Stop, Event::Resign][(seed % 2) as usize].clone();
+        sim.give(holder, asked);
+        for _ in 0..200 {
+            sim.advance(Duration::from_micros(500));
+            let seen = sim.client_sees;
+            let answers = sim
+                .holders()
+                .into_iter()
+                .any(|at| seen == Some(address(at)));
+            assert!(answers, "{sim}: the client asks {seen:?}");
+        }
+        let after = sim.holders();
+        assert!(after.len() == 1 && after[0] != holder, "{sim}: {after:?}");
     }
 }
 
@@ -288,8 +315,12 @@ impl Sim {
             }
             return;
         }
-        let advertisement = Advertisement::parse(arrival.header, &arrival.bytes).unwrap();
         let from = arrival.header.from;
+        if arrival.bytes.is_empty() {
+            let by = mac(from);
+            return self.give(arrival.to, Event::Claimed { by });
+        }
+        let advertisement = Advertisement::parse(arrival.header, &arrival.bytes).unwrap();
         self.give(
             arrival.to,
             Event::Heard {
@@ -300,13 +331,13 @@ impl Sim {
     }
 
     fn give(&mut self, at: usize, event: Event) {
-        if self.nodes[at].asleep_until.is_some() {
+        if !self.nodes[at].running || self.nodes[at].asleep_until.is_some() {
             return;
         }
-        match event {
-            Event::Stop => self.nodes[at].running = false,
-            Event::Resign if self.nodes[at].holds => self.nodes[at].resigned = true,
-            _ => {}
+        if let Event::Resign = event
+            && self.nodes[at].holds
+        {
+            self.nodes[at].resigned = true;
         }
         for action in self.nodes[at].router.handle(self.now, event) {
             match action {
@@ -328,8 +359,12 @@ impl Sim {
                 }
             }
         }
-        let holds = self.nodes[at].router.role() == Role::Active;
+        let role = self.nodes[at].router.role();
+        let holds = role.holds();
         assert_eq!(self.nodes[at].holds, holds, "{self}: node {at}");
+        if role == Role::Stopped {
+            self.nodes[at].running = false;
+        }
     }
 
     fn send(&mut self, from: usize, advertisement: &Advertisement) {
@@ -357,27 +392,35 @@ impl Sim {
 
     /// Announcements are delayed and lost as everything else.
     fn announce(&mut self, from: usize) {
-        if self.nodes[from].part != 0 || self.roll(100) < self.loss_percent {
-            return;
-        }
         let source = address(from);
         let header = Header {
             from: source,
             to: group(source),
             ttl: 255,
         };
-        let delay = Duration::from_micros(20 + self.roll(self.max_delay_us));
-        self.sequence += 1;
-        let arrival = Arrival {
-            to: CLIENT,
-            header,
-            bytes: Vec::new(),
-        };
-        self.queue
-            .insert((self.now + delay, self.sequence), arrival);
+        for to in (0..self.nodes.len()).chain([CLIENT]) {
+            let part = self.nodes.get(to).map_or(0, |node| node.part);
+            let apart = part != self.nodes[from].part;
+            if to == from || apart || self.roll(100) < self.loss_percent {
+                continue;
+            }
+            let delay = Duration::from_micros(20 + self.roll(self.max_delay_us));
+            self.sequence += 1;
+            let arrival = Arrival {
+                to,
+                header,
+                bytes: Vec::new(),
+            };
+            self.queue
+                .insert((self.now + delay, self.sequence), arrival);
+        }
     }
 
     fn run_node(&mut self, at: usize) {
+        // One that was asked to stop is not started before it has.
+        while self.nodes[at].running && self.nodes[at].router.role() == Role::Leaving {
+            self.advance(INTERVAL);
+        }
         if self.nodes[at].running {
             return;
         }
@@ -473,6 +516,14 @@ enum Step {
     Wake(usize),
     Timer(usize),
     Deliver((Instant, u64)),
+}
+
+fn mac(of: IpAddr) -> Mac {
+    let last = match of {
+        IpAddr::V4(v4) => v4.octets()[3],
+        IpAddr::V6(v6) => v6.octets()[15],
+    };
+    Mac([2, 0, 0, 0, 0, last])
 }
 
 fn address(rank: usize) -> IpAddr {

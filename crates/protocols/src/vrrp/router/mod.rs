@@ -17,6 +17,9 @@ use jitter::Jitter;
 pub use report::Report;
 use report::Reports;
 
+/// An announcement may reach others of the link a little later than us.
+const LINGER: Duration = Duration::from_millis(2);
+
 /// One virtual router on one link.
 #[derive(Debug)]
 pub struct Router {
@@ -52,6 +55,18 @@ enum State {
         announce_at: Instant,
         burst_left: u8,
     },
+    /// Has given the address up and keeps it until another has it, so that nobody asks in vain.
+    Leaving {
+        drop_at: Instant,
+        then: Then,
+    },
+}
+
+/// What comes after the address is handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Stopped,
+    Backup,
 }
 
 /// The active router as last heard.
@@ -126,6 +141,14 @@ pub enum Role {
     Backup,
     Candidate,
     Active,
+    /// Still has the address, and waits for another to take it.
+    Leaving,
+}
+
+impl Role {
+    pub fn holds(self) -> bool {
+        matches!(self, Self::Active | Self::Leaving)
+    }
 }
 
 /// The reason of a change, for people.
@@ -178,7 +201,7 @@ impl Router {
         let mut actions = Vec::new();
         match event {
             Event::Start => self.start(now, &mut actions),
-            Event::Stop => self.leave(State::Stopped, Why::Stopped, &mut actions),
+            Event::Stop => self.stop(now, &mut actions),
             Event::Heard {
                 from,
                 advertisement,
@@ -205,6 +228,7 @@ impl Router {
                 announce_at,
                 ..
             } => Some(advertise_at.min(announce_at)),
+            State::Leaving { drop_at, .. } => Some(drop_at),
         }
     }
 
@@ -216,6 +240,7 @@ impl Router {
             State::Backup { .. } => Role::Backup,
             State::Candidate { .. } => Role::Candidate,
             State::Active { .. } => Role::Active,
+            State::Leaving { .. } => Role::Leaving,
         }
     }
 
@@ -227,7 +252,8 @@ impl Router {
             | State::Unfit
             | State::Listening { .. }
             | State::Candidate { .. }
-            | State::Active { .. } => None,
+            | State::Active { .. }
+            | State::Leaving { .. } => None,
         }
     }
 
@@ -354,6 +380,9 @@ impl Router {
                 }
                 actions.push(self.advertise());
             }
+            State::Leaving { .. } if resigned => {}
+            // It takes the address now, or has just been taken note of by others who will.
+            State::Leaving { drop_at, .. } => *drop_at = (*drop_at).min(now + contest * 2),
         }
     }
 
@@ -471,6 +500,8 @@ impl Router {
                 let contested = self.reports.due(now, Report::Contested { by });
                 actions.extend(contested.map(Action::Report));
             }
+            // The link has been told: what is on its way to us is all that will come.
+            State::Leaving { drop_at, .. } => *drop_at = (*drop_at).min(now + LINGER),
             State::Stopped | State::Unfit | State::Backup { .. } | State::Candidate { .. } => {}
         }
     }
@@ -490,7 +521,7 @@ impl Router {
             return;
         }
         if priority.is_none() {
-            return self.leave(State::Unfit, Why::CheckFailed, actions);
+            return self.leave(self.outside(), Why::CheckFailed, actions);
         }
         if !was_fit {
             return self.enter(now, Why::Recovered, actions);
@@ -509,27 +540,69 @@ impl Router {
         match self.role() {
             Role::Stopped => {}
             Role::Unfit => self.enter(now, Why::Recovered, actions),
-            Role::Listening | Role::Backup | Role::Candidate | Role::Active => {
-                self.leave(State::Unfit, Why::LinkDown, actions);
+            Role::Listening | Role::Backup | Role::Candidate | Role::Active | Role::Leaving => {
+                self.leave(self.outside(), Why::LinkDown, actions);
             }
         }
     }
 
+    fn stop(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        match &mut self.state {
+            State::Active { .. } => self.hand_over(now, Then::Stopped, Why::Stopped, actions),
+            State::Leaving { then, .. } => *then = Then::Stopped,
+            State::Stopped
+            | State::Unfit
+            | State::Listening { .. }
+            | State::Backup { .. }
+            | State::Candidate { .. } => self.leave(State::Stopped, Why::Stopped, actions),
+        }
+    }
+
     fn resign(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let State::Active { .. } = self.state else {
-            return;
-        };
-        // Long enough that any other comes first, even a busy one; if there is none, we take it back.
-        let down_at = now + self.config.down_interval(self.own(), self.config.interval) * 3;
-        let yielded = State::Backup {
-            down_at,
-            leader: None,
-            patience: Patience::Yielded {
-                to: None,
-                until: down_at,
-            },
-        };
-        self.leave(yielded, Why::Resigned, actions);
+        if let State::Active { .. } = self.state {
+            self.hand_over(now, Then::Backup, Why::Resigned, actions);
+        }
+    }
+
+    /// Says that another may have the address, and keeps it until one has: longer than the least of them waits.
+    fn hand_over(&mut self, now: Instant, then: Then, why: Why, actions: &mut Vec<Action>) {
+        actions.push(Action::Send(self.config.advertisement(Priority::RESIGN)));
+        let slowest = self.config.skew(Priority::RESIGN, self.config.interval);
+        let drop_at = now + slowest + self.config.contest() * 2;
+        self.turn(State::Leaving { drop_at, then }, why, actions);
+    }
+
+    /// Another has the address, or nobody wants it.
+    fn handed_over(&mut self, now: Instant, then: Then, actions: &mut Vec<Action>) {
+        actions.push(Action::DropVip);
+        match then {
+            Then::Stopped => self.turn(State::Stopped, Why::Stopped, actions),
+            Then::Backup => {
+                // Long enough that any other comes first, even a busy one; if there is none, we take it back.
+                let patience = self.config.down_interval(self.own(), self.config.interval);
+                let down_at = now + patience * 3;
+                let yielded = State::Backup {
+                    down_at,
+                    leader: None,
+                    patience: Patience::Yielded {
+                        to: None,
+                        until: down_at,
+                    },
+                };
+                self.turn(yielded, Why::Resigned, actions);
+            }
+        }
+    }
+
+    /// Where one goes who cannot take part.
+    fn outside(&self) -> State {
+        match self.state {
+            State::Leaving {
+                then: Then::Stopped,
+                ..
+            } => State::Stopped,
+            _ => State::Unfit,
+        }
     }
 
     fn reclaim(&mut self) {
@@ -548,6 +621,8 @@ impl Router {
             }
             State::Candidate { .. } => (false, true),
             State::Active { .. } => (true, true),
+            // It has said so already.
+            State::Leaving { .. } => (true, false),
         };
         if held {
             actions.push(Action::DropVip);
@@ -575,11 +650,15 @@ impl Router {
                 self.stand(now, Why::Overslept, actions);
             }
             State::Active { .. } => self.keep(now, actions),
+            State::Leaving { drop_at, then } if now >= drop_at => {
+                self.handed_over(now, then, actions);
+            }
             State::Stopped
             | State::Unfit
             | State::Listening { .. }
             | State::Backup { .. }
-            | State::Candidate { .. } => {}
+            | State::Candidate { .. }
+            | State::Leaving { .. } => {}
         }
     }
 

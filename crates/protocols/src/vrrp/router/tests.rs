@@ -217,16 +217,44 @@ fn priority_zero_hands_over_within_a_quarter_of_the_skew() {
 }
 
 #[test]
-fn stopping_drops_the_address_and_tells_the_others() {
+fn stopping_tells_the_others_and_keeps_the_address_until_one_has_it() {
     let mut bench = Bench::active(config(100));
     let actions = bench.give(Event::Stop);
-    assert_eq!(actions[0], Action::DropVip);
     assert_eq!(sent(&actions), [0]);
+    assert!(!actions.contains(&Action::DropVip));
+    bench.now += ms(10);
+    bench.hear(node(11), 50);
+    assert_eq!(bench.role(), Role::Leaving);
+    bench.give(Event::Claimed { by: MAC });
+    let actions = bench.tick();
+    assert!(actions.contains(&Action::DropVip));
+    assert!(sent(&actions).is_empty());
     assert_eq!(
         (bench.role(), bench.router.wake_at()),
         (Role::Stopped, None)
     );
     assert!(sent(&Bench::backup(config(100)).give(Event::Stop)).is_empty());
+}
+
+#[test]
+fn one_who_leaves_alone_or_in_trouble_does_not_wait_long() {
+    let mut alone = Bench::active(config(100));
+    alone.give(Event::Stop);
+    let began = alone.now;
+    assert!(alone.tick().contains(&Action::DropVip));
+    assert!(alone.now - began < config(100).interval * 2);
+    assert_eq!(alone.role(), Role::Stopped);
+    for (trouble, asked, left) in [
+        (Event::Link { up: false }, Event::Stop, Role::Stopped),
+        (Event::Link { up: false }, Event::Resign, Role::Unfit),
+        (Event::PriorityChanged(None), Event::Resign, Role::Unfit),
+        (Event::PriorityChanged(None), Event::Stop, Role::Stopped),
+    ] {
+        let mut bench = Bench::active(config(100));
+        bench.give(asked);
+        assert!(bench.give(trouble).contains(&Action::DropVip));
+        assert_eq!(bench.role(), left);
+    }
 }
 
 #[test]
@@ -270,6 +298,7 @@ fn a_lesser_active_router_is_preempted_or_not_as_configured() {
 fn a_resigned_router_does_not_take_the_address_back_from_a_lesser_one() {
     let mut bench = Bench::active(config(100));
     assert_eq!(sent(&bench.give(Event::Resign)), [0]);
+    bench.until(Role::Backup);
     for _ in 0..50 {
         bench.now += ms(100);
         bench.hear(node(11), 50);
@@ -283,8 +312,8 @@ fn a_resigned_router_does_not_take_the_address_back_from_a_lesser_one() {
 fn a_resigned_router_may_reclaim_the_address_from_a_lesser_one() {
     let mut bench = Bench::active(config(100));
     bench.give(Event::Resign);
-    bench.now += ms(100);
     bench.hear(node(11), 50);
+    bench.until(Role::Backup);
     bench.give(Event::Reclaim);
     for _ in 0..50 {
         bench.now += ms(100);
