@@ -82,6 +82,17 @@ pub async fn run(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+impl Error {
+    /// The store may do it when it is asked again.
+    fn is_for_now(&self) -> bool {
+        match self {
+            Self::Store(error) => matches!(error, store::Error::Unavailable(_)),
+            Self::Bootstrap(refusal) => refusal.code == 503,
+            _ => false,
+        }
+    }
+}
+
 const MOST_CONNECTIONS: usize = 8192;
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const HEADER_TIME: Duration = Duration::from_secs(30);
@@ -117,11 +128,12 @@ impl Running {
             Some(signer) => Some(controllers::Signer::load(signer)?),
             None => None,
         };
-        let store = open(&config.store).await?;
+        let patience = Patience::new();
+        let store = open(&config.store, &patience).await?;
         let auth = Auth::new(store.clone(), tokens, token_file);
-        auth.load_policy().await?;
+        patience.of(async || Ok(auth.load_policy().await?)).await?;
         let kinds = Arc::new(Kinds::default());
-        kinds.load(&store).await?;
+        patience.of(async || Ok(kinds.load(&store).await?)).await?;
         let (stop, stopping) = watch::channel(false);
         let api = Api::new(Arc::new(Core {
             store: store.clone(),
@@ -140,7 +152,9 @@ impl Running {
             tokens: auth.tokens().clone(),
             ca: tls::account_ca(&config)?,
         };
-        controllers::bootstrap(&context, &config.namespaces).await?;
+        let namespaces = &config.namespaces;
+        let begin = async || Ok(controllers::bootstrap(&context, namespaces).await?);
+        patience.of(begin).await?;
         controllers::spawn(&mut tasks, &context, signer);
         let listener = TcpListener::bind(config.listen)
             .await
@@ -203,7 +217,7 @@ impl Running {
     }
 }
 
-async fn open(config: &config::Store) -> Result<Store, Error> {
+async fn open(config: &config::Store, patience: &Patience) -> Result<Store, Error> {
     match config {
         config::Store::File(path) => {
             let path = path.clone();
@@ -214,30 +228,38 @@ async fn open(config: &config::Store) -> Result<Store, Error> {
         config::Store::Etcd { endpoints, tls } => {
             let mut client = clients::etcd::Config::new(endpoints.clone());
             client.tls = tls.as_ref().map(tls::etcd).transpose()?;
-            Ok(Store::Etcd(Arc::new(members(&client).await?)))
+            let members = patience.of(async || Ok(Etcd::open(&client).await?)).await?;
+            Ok(Store::Etcd(Arc::new(members)))
         }
     }
 }
 
-/// Masters that boot together find no leader at first. To begin anew each time would cost more than to wait here.
-const FORMING: Duration = Duration::from_mins(10);
+/// Masters that boot together find no leader at first, and lose it again while they are busy. To begin anew each time
+/// would cost more than to wait here.
+struct Patience(Instant);
 
-async fn members(client: &clients::etcd::Config) -> Result<Etcd, Error> {
-    let deadline = Instant::now() + FORMING;
-    let mut said = String::new();
-    loop {
-        let why = match Etcd::open(client).await {
-            Ok(etcd) => return Ok(etcd),
-            Err(error @ store::Error::Unavailable(_)) if Instant::now() < deadline => {
-                model::chain(&error)
+impl Patience {
+    const FORMING: Duration = Duration::from_mins(10);
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn new() -> Self {
+        Self(Instant::now() + Self::FORMING)
+    }
+
+    /// Does it again while etcd does not do it.
+    async fn of<T>(&self, act: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+        let mut said = String::new();
+        loop {
+            let why = match act().await {
+                Err(error) if error.is_for_now() && Instant::now() < self.0 => model::chain(&error),
+                done => return done,
+            };
+            if why != said {
+                warn!(why, "waits for etcd");
+                said = why;
             }
-            Err(error) => return Err(error.into()),
-        };
-        if why != said {
-            warn!(why, "waits for etcd");
-            said = why;
+            tokio::time::sleep(Self::PAUSE).await;
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -54,13 +54,23 @@ async fn wait(command: &WaitFor) -> Result<()> {
     let begun = Instant::now();
     let mut said = Vec::new();
     let mut site = None;
+    let mut reasons_at = begun;
     loop {
         let opened = match site.take() {
             Some(site) => Ok(site),
             None => command.at.open(plan.clone()).await,
         };
         let lacks = match opened {
+            Ok(opened) if command.goal == Goal::BootstrapComplete && opened.is_complete().await => {
+                Vec::new()
+            }
+            // A cluster that forms has enough to do: why it is not there yet is asked now and then.
+            Ok(opened) if !said.is_empty() && Instant::now() < reasons_at => {
+                site = Some(opened);
+                said.clone()
+            }
             Ok(opened) => {
+                reasons_at = Instant::now() + command.goal.reasons_every();
                 let cluster = opened.look().await;
                 // Where the API does not answer, its kubeconfig may be another one by now.
                 site = cluster.api.problem.is_none().then_some(opened);
@@ -90,6 +100,14 @@ async fn wait(command: &WaitFor) -> Result<()> {
 }
 
 impl Goal {
+    /// The first is reached in one step that can be asked for alone; the second only in many.
+    fn reasons_every(self) -> Duration {
+        match self {
+            Self::BootstrapComplete => Duration::from_secs(15),
+            Self::InstallComplete => Duration::ZERO,
+        }
+    }
+
     fn done(self) -> &'static str {
         match self {
             Self::BootstrapComplete => "the bootstrap is complete",

@@ -21,11 +21,13 @@ impl Installer {
         let kept = self.dir.kept()?;
         // Before the first start of the VM there is nobody to wait for.
         let begun = assets && kept.began.contains_key(&Phase::BootstrapVm);
-        let running = begun && vm == Vm::Running;
+        // While a bootstrap leaves there is nothing else to see.
+        let leaving = kept.complete && vm != Vm::Absent;
+        let running = begun && vm == Vm::Running && !leaving;
         let (ironic, mcs, api) = tokio::join!(
             if_so(running, self.look_ironic()),
             if_so(running, self.look_mcs()),
-            if_so(begun, api::look(self)),
+            if_so(begun && !leaving, api::look(self)),
         );
         let missing = match &self.images {
             Some(_) => Vec::new(),

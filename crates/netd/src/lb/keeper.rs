@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocols::balance::{Outcome, Pace};
 use tokio::sync::watch;
@@ -112,12 +112,14 @@ struct Look {
 impl Look {
     async fn repeat(self, mut held: watch::Receiver<Vec<String>>, control: Control) {
         let looker = prepared(&self.listener, self.address, &self.at).await;
-        let mut pace = Pace::new(self.at.interval, self.at.fall);
+        let mut pace = Pace::new(self.at.interval, self.at.timeout, self.at.fall);
         loop {
-            let outcome = match tokio::time::timeout(self.at.timeout, looker.look()).await {
-                Ok(outcome) => outcome,
-                Err(_) => Outcome::Dead,
-            };
+            let began = Instant::now();
+            let looked = tokio::time::timeout(pace.patience(began), looker.look()).await;
+            let outcome = looked.unwrap_or(Outcome::Dead);
+            if outcome != Outcome::Dead {
+                pace.answered(Instant::now(), began.elapsed());
+            }
             control.send(Command::Checked {
                 listener: self.listener.clone(),
                 address: self.address,

@@ -30,6 +30,8 @@ pub struct VipHeard {
     pub answer: Result<u128, String>,
     /// Whose address it is at the moment, on this network.
     pub mac: Option<String>,
+    /// What else that card answers for.
+    pub beside: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,7 +64,7 @@ pub struct Vip {
     pub purpose: String,
     pub address: String,
     pub answers_in_ms: Option<u128>,
-    /// A host, or at least its MAC.
+    /// A node, or a host, or at least its MAC.
     pub holder: Option<String>,
     pub problem: Option<String>,
 }
@@ -135,15 +137,11 @@ impl Cluster {
         Self {
             name: heard.name.clone(),
             api: api(heard),
-            bootstrap_complete: heard
-                .bootstrap
-                .as_ref()
-                .ok()
-                .map(|map| map["data"]["status"] == "complete"),
+            bootstrap_complete: heard.bootstrap.as_ref().ok().map(is_complete),
             vips: heard
                 .vips
                 .iter()
-                .map(|vip| self::vip(vip, &hosts))
+                .map(|vip| self::vip(vip, &nodes, &hosts))
                 .collect(),
             metal3: heard.lease.as_ref().map(metal3).unwrap_or_default(),
             nodes,
@@ -274,6 +272,11 @@ fn silence(problem: &str) -> String {
     format!("{SILENT}: {problem}")
 }
 
+/// From the ConfigMap that says so.
+pub fn is_complete(map: &Value) -> bool {
+    map["data"]["status"] == "complete"
+}
+
 fn api(heard: &Heard) -> Api {
     Api {
         url: heard.url.clone(),
@@ -286,10 +289,13 @@ fn api(heard: &Heard) -> Api {
     }
 }
 
-fn vip(heard: &VipHeard, hosts: &[Value]) -> Vip {
+fn vip(heard: &VipHeard, nodes: &[Node], hosts: &[Value]) -> Vip {
+    let at = |node: &&Node| node.addresses.iter().any(|own| heard.beside.contains(own));
     let owner = heard.mac.as_ref().map(|mac| {
-        let host = hosts.iter().find(|host| has_mac(host, mac));
-        host.map_or_else(|| mac.clone(), |host| text(&host["metadata"]["name"]))
+        let node = nodes.iter().find(at).map(|node| node.name.clone());
+        let host = || hosts.iter().find(|host| has_mac(host, mac));
+        let host = || host().map(|host| text(&host["metadata"]["name"]));
+        node.or_else(host).unwrap_or_else(|| mac.clone())
     });
     Vip {
         purpose: heard.purpose.clone(),

@@ -12,11 +12,14 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
-use super::cluster::{Cluster, Heard, SILENT, VipHeard};
+use super::cluster::{Cluster, Heard, SILENT, VipHeard, is_complete};
 use crate::plan::facts;
 
 /// For one answer.
 const ANSWER: Duration = Duration::from_secs(5);
+/// On one network it takes far less.
+const GREETING: Duration = Duration::from_millis(500);
+const BOOTSTRAP: &str = "/api/v1/namespaces/kube-system/configmaps/bootstrap";
 const METAL3: &str = "openshift-machine-api";
 
 /// Which cluster.
@@ -86,24 +89,29 @@ impl At {
 }
 
 impl Site {
+    /// The cluster says that it does without its bootstrap.
+    pub async fn is_complete(&self) -> bool {
+        let map = self.get_or_nothing(BOOTSTRAP).await;
+        map.is_ok_and(|map| is_complete(&map))
+    }
+
     pub async fn look(&self) -> Cluster {
         let machines = "/apis/machine.openshift.io/v1beta1";
-        let bootstrap = "/api/v1/namespaces/kube-system/configmaps/bootstrap";
         let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{METAL3}/leases/metal3");
         let (machines_path, sets_path) = (
             format!("{machines}/machines"),
             format!("{machines}/machinesets"),
         );
-        let (version, bootstrap, lease, nodes, machines, machine_sets, hosts, vips) = tokio::join!(
+        let (version, bootstrap, lease, nodes, machines, machine_sets, hosts) = tokio::join!(
             self.get("/version"),
-            self.get_or_nothing(bootstrap),
+            self.get_or_nothing(BOOTSTRAP),
             self.get_or_nothing(&lease),
             self.list("/api/v1/nodes"),
             self.list(&machines_path),
             self.list(&sets_path),
             self.list("/apis/metal3.io/v1alpha1/baremetalhosts"),
-            self.vips(),
         );
+        let vips = self.vips(nodes.as_deref().unwrap_or_default()).await;
         Cluster::new(&Heard {
             name: self.plan.as_ref().map(|plan| plan.cluster.name.clone()),
             url: self.url.clone(),
@@ -150,11 +158,12 @@ impl Site {
             .map_err(|_| format!("{SILENT} within {} s", ANSWER.as_secs()))
     }
 
-    async fn vips(&self) -> Vec<VipHeard> {
+    async fn vips(&self, nodes: &[Value]) -> Vec<VipHeard> {
         let Some(plan) = &self.plan else {
             return Vec::new();
         };
         let api = plan.ports["api"];
+        greet(nodes, api).await;
         let api = plan
             .api_vips()
             .into_iter()
@@ -170,11 +179,13 @@ impl Site {
                 let table = tokio::fs::read_to_string("/proc/net/arp")
                     .await
                     .unwrap_or_default();
+                let mac = mac_of(&table, address);
                 VipHeard {
                     purpose: purpose.to_owned(),
                     address: address.to_string(),
                     answer,
-                    mac: mac_of(&table, address),
+                    beside: mac.as_ref().map_or(Vec::new(), |mac| beside(&table, mac)),
+                    mac,
                 }
             });
         futures::future::join_all(probes).await
@@ -195,6 +206,32 @@ async fn connect(address: SocketAddr) -> Result<u128, String> {
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("{SILENT} within {} s", ANSWER.as_secs())),
     }
+}
+
+/// Has the kernel learn where the nodes are; whether anyone answers does not matter.
+async fn greet(nodes: &[Value], port: u16) {
+    let addresses = nodes.iter().filter_map(|node| {
+        let all = node["status"]["addresses"].as_array()?;
+        let own = all.iter().find(|address| address["type"] == "InternalIP")?;
+        own["address"].as_str()?.parse::<IpAddr>().ok()
+    });
+    let greetings = addresses.map(|address| async move {
+        let greeting = tokio::net::TcpStream::connect(SocketAddr::new(address, port));
+        _ = tokio::time::timeout(GREETING, greeting).await;
+    });
+    futures::future::join_all(greetings).await;
+}
+
+/// The addresses that are at this MAC.
+fn beside(table: &str, mac: &str) -> Vec<String> {
+    let rows = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let same = rows.filter(|row| {
+        row.get(3)
+            .is_some_and(|seen| seen.eq_ignore_ascii_case(mac))
+    });
+    same.map(|row| row[0].to_owned()).collect()
 }
 
 /// From the kernel's table of neighbours (proc(5), /proc/net/arp); IPv6 has none there.
@@ -229,5 +266,6 @@ mod tests {
         assert_eq!(of("192.0.2.6"), None);
         assert_eq!(of("192.0.2.7"), None);
         assert_eq!(mac_of("", "192.0.2.5".parse().unwrap()), None);
+        assert_eq!(beside(table, "52:54:00:AA:bb:cc"), ["192.0.2.5"]);
     }
 }

@@ -236,7 +236,7 @@ impl Sim {
         let rescued = self.roll(self.nodes.len() as u64) as usize;
         self.set_health(rescued, true);
         // Listening, the longest silence that a storm can have taught, and a down interval for the loser of a tie.
-        self.advance(INTERVAL * 8 + INTERVAL * 11 + INTERVAL * 4 + Duration::from_millis(50));
+        self.advance(INTERVAL * 8 + INTERVAL * 26 + INTERVAL * 4 + Duration::from_millis(50));
         let settled = self.holders();
         assert_eq!(settled.len(), 1, "{self}: holders {settled:?}");
         let holder = settled[0];

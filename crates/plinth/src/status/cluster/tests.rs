@@ -84,12 +84,14 @@ pub fn heard() -> Heard {
                 address: "192.0.2.5".into(),
                 answer: Ok(2),
                 mac: Some("52:54:00:00:00:01".into()),
+                beside: Vec::new(),
             },
             VipHeard {
                 purpose: "ingress".into(),
                 address: "192.0.2.6".into(),
                 answer: Err("connection refused".into()),
                 mac: None,
+                beside: Vec::new(),
             },
         ],
     }
@@ -98,6 +100,15 @@ pub fn heard() -> Heard {
 #[test]
 fn a_cluster_is_shown_with_its_troubles() {
     insta::assert_snapshot!(Cluster::new(&heard()).render(now()));
+}
+
+#[test]
+fn a_holder_is_a_node_before_it_is_a_host() {
+    let mut heard = heard();
+    heard.vips[0].beside = vec!["192.0.2.20".into()];
+    heard.hosts = Ok(Vec::new());
+    let cluster = Cluster::new(&heard);
+    assert_eq!(cluster.vips[0].holder.as_deref(), Some("master-0"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Leader;
 
 /// In advertisements: who is silent for longer was away, and says nothing about the link.
-const AWAY: u32 = 10;
+const AWAY: u32 = 25;
 const MEMORY: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
