@@ -54,6 +54,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
             "dnsmasq-base",
             "dnsperf",
             "dnsutils",
+            "etcd-client",
             "etcd-server",
             "freeipmi-tools",
             "genisoimage",

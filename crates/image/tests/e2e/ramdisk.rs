@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use image::ramdisk::{self, Flavour, Ramdisk};
-use model::inventory::{BootMode, Inventory};
+use model::inventory::Inventory;
 
 use crate::guest::{Firmware, Guest, blank, turn};
 
@@ -117,38 +117,6 @@ fn direct_boot_finds_every_disk_and_card_and_the_power_button_ends_it() {
     guest.press_power_button();
     let console = guest.wait_for_power_off(LIMIT);
     assert!(console.contains("power button pressed"), "{console}");
-}
-
-fn boot_cd(firmware: Firmware) -> Inventory {
-    let ramdisk = lab();
-    let _turn = turn();
-    let nic = format!("virtio-net-pci,netdev=n0,mac={}", MACS[0]);
-    let mut guest = Guest::start(
-        firmware,
-        &[
-            "-cdrom",
-            ramdisk.iso.to_str().unwrap(),
-            "-netdev",
-            "user,id=n0",
-            "-device",
-            &nic,
-        ],
-    );
-    inventory(&guest.wait_for("PLINTH-INVENTORY-END", LIMIT))
-}
-
-#[test]
-fn cd_boots_under_bios() {
-    let inventory = boot_cd(Firmware::Bios);
-    assert_eq!(inventory.boot.current_boot_mode, BootMode::Bios);
-    assert_eq!(inventory.interfaces[0].mac_address.to_string(), MACS[0]);
-}
-
-#[test]
-fn cd_boots_under_uefi() {
-    let inventory = boot_cd(Firmware::Uefi);
-    assert_eq!(inventory.boot.current_boot_mode, BootMode::Uefi);
-    assert_eq!(inventory.interfaces[0].mac_address.to_string(), MACS[0]);
 }
 
 #[test]
