@@ -75,6 +75,7 @@ pub fn etcd(config: &EtcdTls) -> Result<clients::etcd::Tls, Error> {
         ca: read(&config.ca)?,
         certificate: read(&config.certificate)?,
         key: Secret::new(read(&config.key)?),
+        name: None,
     })
 }
 

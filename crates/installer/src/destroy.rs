@@ -37,9 +37,7 @@ pub async fn cluster(dir: &Path, facts: &Facts, tell: impl Fn(&str)) -> Result<(
         .map(|bundle| bundle.pem.as_str());
     let hosts = &config.baremetal.hosts;
     let ended = join_all(hosts.iter().map(async |host| {
-        let ended = tokio::time::timeout(PATIENCE, off(host, authorities)).await;
-        let late = || format!("not off within {} s", PATIENCE.as_secs());
-        let ended = ended.unwrap_or_else(|_| Err(late()));
+        let ended = off_in_time(host, authorities).await;
         match &ended {
             Ok(()) => tell(&format!("{}: off", host.name)),
             Err(why) => tell(&format!("{}: {why}", host.name)),
@@ -55,6 +53,12 @@ pub async fn cluster(dir: &Path, facts: &Facts, tell: impl Fn(&str)) -> Result<(
         left,
         all: hosts.len(),
     })
+}
+
+/// Switches a host off, and gives up on a BMC that takes too long.
+pub(crate) async fn off_in_time(host: &Host, authorities: Option<&str>) -> Result<(), String> {
+    let ended = tokio::time::timeout(PATIENCE, off(host, authorities)).await;
+    ended.unwrap_or_else(|_| Err(format!("not off within {} s", PATIENCE.as_secs())))
 }
 
 /// Waits until it is seen to be off.

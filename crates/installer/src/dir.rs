@@ -11,7 +11,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use model::Secret;
-use plan::assets::{self, Binary, File, Files, Inputs};
+use plan::assets::{self, Binary, File, Files, Inputs, Replacement};
 use plan::cluster::Plan;
 use plan::install::Kept;
 use plan::install_config::{self, Facts, InstallConfig, Refused};
@@ -170,6 +170,34 @@ impl Dir {
         Ok(outcome)
     }
 
+    /// What a fresh host in a lost master's place is made of, by the config as it is now. Certificates that have ended
+    /// are made anew, and the directory's manifests and keys follow.
+    pub fn replacement(
+        &self,
+        host: &str,
+        facts: &Facts,
+        binary: &Binary,
+        now: OffsetDateTime,
+    ) -> Result<Option<Replacement>, Error> {
+        let (config, _) = self.config(facts)?;
+        let mut state = self.own_state(&config)?;
+        let identity = state.identity();
+        let plan = Plan::new(&config, Some(identity.clone()));
+        let keys = state.complete(&plan, now)?;
+        let inputs = Inputs {
+            plan: &plan,
+            config: &config,
+            identity: &identity,
+            keys: &keys,
+            binary,
+        };
+        let mut files = assets::manifests(&inputs);
+        files.extend(assets::access(&inputs));
+        self.write(&files, &mut state)?;
+        let host = plan.hosts.iter().find(|planned| planned.name == host);
+        Ok(host.and_then(|host| assets::replacement(&inputs, host)))
+    }
+
     /// Every file of an install is there.
     pub fn is_complete(&self) -> bool {
         let there = |name: &str| self.path.join(name).exists();
@@ -198,10 +226,23 @@ impl Dir {
         Secret::new(state.map(|state| state.ironic_password).unwrap_or_default())
     }
 
+    /// What nodes of a pool show to be served; empty if there is none.
+    pub fn pool_secret(&self, pool: &str) -> Secret<String> {
+        let state = self.state().ok().flatten();
+        let secret = state.and_then(|mut state| state.pools.remove(pool));
+        Secret::new(secret.unwrap_or_default())
+    }
+
     /// PEM, by the plan's name; empty if it was never made.
     pub fn certificate(&self, name: &str) -> String {
         let path = self.path.join(format!("tls/{name}.crt"));
         std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// The key of the same.
+    pub fn key(&self, name: &str) -> Secret<String> {
+        let path = self.path.join(format!("tls/{name}.key"));
+        Secret::new(std::fs::read_to_string(path).unwrap_or_default())
     }
 
     pub fn kubeconfig(&self) -> Result<String, Error> {
@@ -545,6 +586,36 @@ mod tests {
             "{:?}",
             far.written
         );
+    }
+
+    #[test]
+    fn a_replacement_has_the_clusters_keys_and_the_hosts_new_bmc() {
+        let (temp, dir) = dir(PXE);
+        create(&dir, Stage::IgnitionConfigs).unwrap();
+        let moved = PXE.replace("192.0.2.102", "192.0.2.202");
+        std::fs::write(temp.path().join(INSTALL_CONFIG), moved).unwrap();
+        let binary = Binary {
+            sha256: "1".repeat(64),
+            bootstrap_url: None,
+        };
+        let now = OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_007);
+        let key = std::fs::read(temp.path().join("tls/etcd-ca.key")).unwrap();
+        let made = dir.replacement("master-1", &Facts::default(), &binary, now);
+        let made = made.unwrap().expect("the config has it");
+        let address = made.host("c2")["spec"]["bmc"]["address"].to_string();
+        assert!(address.contains("192.0.2.202"), "{address}");
+        let manifest = temp
+            .path()
+            .join("manifests/99_openshift-cluster-api_hosts-1.yaml");
+        let manifest = std::fs::read_to_string(manifest).unwrap();
+        assert!(manifest.contains("192.0.2.202"), "{manifest}");
+        assert_eq!(
+            std::fs::read(temp.path().join("tls/etcd-ca.key")).unwrap(),
+            key
+        );
+        assert_eq!(dir.pool_secret("master").expose().len(), 64);
+        let nobody = dir.replacement("nobody", &Facts::default(), &binary, now);
+        assert!(nobody.unwrap().is_none());
     }
 
     #[test]

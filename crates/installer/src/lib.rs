@@ -14,6 +14,7 @@ pub mod dir;
 pub mod pki;
 pub mod preflight;
 pub mod progress;
+pub mod replace;
 mod state;
 
 pub use dir::{Dir, Error, Outcome, Stage};

@@ -22,7 +22,7 @@ pub struct State {
     #[serde(default)]
     service_account: Option<Stored>,
     #[serde(default)]
-    pools: BTreeMap<String, String>,
+    pub pools: BTreeMap<String, String>,
     #[serde(default)]
     hosts: BTreeMap<String, String>,
     #[serde(default)]

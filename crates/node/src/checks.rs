@@ -133,6 +133,7 @@ fn etcd_client(config: &Etcd) -> Result<etcd::Client, String> {
             ca: read(ca)?,
             certificate: read(certificate)?,
             key: model::Secret::new(read(key)?),
+            name: None,
         });
     }
     etcd::Client::new(&client).map_err(|error| model::chain(&error))

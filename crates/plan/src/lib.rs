@@ -15,6 +15,7 @@ pub mod install_config;
 pub mod nmstate;
 pub mod preflight;
 pub mod problem;
+pub mod replace;
 mod subnet;
 pub mod yaml;
 

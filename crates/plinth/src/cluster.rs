@@ -148,7 +148,7 @@ fn destroy_cluster(path: &Path, yes: bool) -> Result<()> {
 }
 
 /// Only a person at a terminal can be asked.
-fn confirmed(what: &str) -> Result<bool> {
+pub fn confirmed(what: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);
     }
@@ -159,7 +159,7 @@ fn confirmed(what: &str) -> Result<bool> {
     Ok(answer.trim() == "yes")
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -234,7 +234,7 @@ impl Tell for Teller {
 }
 
 /// Nobody who reads any more must not stop an install.
-fn say(line: &str) {
+pub fn say(line: &str) {
     let mut output = std::io::stdout().lock();
     _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }

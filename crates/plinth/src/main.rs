@@ -20,6 +20,7 @@ mod node;
 mod plan;
 mod preflight;
 mod render;
+mod replace_master;
 mod router;
 mod serve;
 mod status;
@@ -137,6 +138,19 @@ enum Command {
     /// Take away what an install made
     #[command(subcommand)]
     Destroy(cluster::Destroy),
+    /// Put a fresh host in a dead master's place, under the same name
+    ///
+    /// The same server with a new disk, or another one: write its BMC and boot MAC into install-config.yaml first.
+    /// The old host is switched off, and its etcd member, Node, BareMetalHost and Machine go. The new one is written by
+    /// metal3, learns from the other members of etcd, and votes once it has caught up.
+    /// It may be interrupted anywhere: the same command goes on from what it finds.
+    ///
+    /// Examples:
+    ///   plinth replace-master master-1 --dir site
+    ///   plinth replace-master master-1 --dir site --yes
+    ///   plinth replace-master master-1 --dir site --force
+    #[command(verbatim_doc_comment)]
+    ReplaceMaster(replace_master::ReplaceMaster),
     /// Keep the bootstrap VM of an install
     #[command(hide = true)]
     BootstrapVm(cluster::Keep),
@@ -193,6 +207,7 @@ impl Command {
             | Self::Preflight(_)
             | Self::Create(_)
             | Self::Destroy(_)
+            | Self::ReplaceMaster(_)
             | Self::Image(_) => false,
         }
     }
@@ -217,6 +232,7 @@ impl Command {
             | Self::Preflight(_)
             | Self::Create(_)
             | Self::Destroy(_)
+            | Self::ReplaceMaster(_)
             | Self::Explain(_)
             | Self::Render(_)
             | Self::Vrid(_)
@@ -269,6 +285,7 @@ fn main() -> ExitCode {
         Command::Preflight(command) => preflight::run(&command),
         Command::Create(command) => create::run(&command),
         Command::Destroy(command) => cluster::destroy(&command),
+        Command::ReplaceMaster(command) => replace_master::run(&command),
         Command::BootstrapVm(command) => cluster::keep_vm(&command),
         Command::Explain(command) => plan::explain(&command),
         Command::Render(command) => render::run(&command),
@@ -296,6 +313,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         || error
             .downcast_ref::<installer::Error>()
             .is_some_and(installer::Error::is_refusal)
+        || error
+            .downcast_ref::<installer::replace::Error>()
+            .is_some_and(installer::replace::Error::is_refusal)
     {
         return 3;
     }

@@ -68,6 +68,7 @@ impl Members {
             ca: read("ca.pem"),
             certificate: read("admin.pem"),
             key: model::Secret::new(read("admin.key")),
+            name: None,
         }
     }
 

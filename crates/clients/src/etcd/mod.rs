@@ -59,6 +59,8 @@ pub struct Tls {
     pub ca: String,
     pub certificate: String,
     pub key: Secret<String>,
+    /// A name that all members' certificates have, where members are called by addresses that they do not have.
+    pub name: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -317,10 +319,13 @@ fn channel(endpoint: &str, config: &Config) -> Result<Channel, tonic::transport:
         .keep_alive_while_idle(true);
     if let Some(tls) = &config.tls {
         let identity = Identity::from_pem(&tls.certificate, tls.key.expose());
-        let tls = ClientTlsConfig::new()
+        let mut config = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&tls.ca))
             .identity(identity);
-        made = made.tls_config(tls)?;
+        if let Some(name) = &tls.name {
+            config = config.domain_name(name);
+        }
+        made = made.tls_config(config)?;
     }
     Ok(made.connect_lazy())
 }

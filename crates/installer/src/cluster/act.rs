@@ -27,7 +27,7 @@ impl Installer {
             Action::StartVm => self.start_vm().await,
             Action::Enrol(host) => self.enrol(self.host(host)?).await,
             Action::Ask { host, verb, again } => self.ask(self.host(host)?, *verb, *again).await,
-            Action::Approve(names) => requests::approve(self, names).await,
+            Action::Approve(names) => requests::approve(api::client(self).await?, names).await,
             Action::Apply(files) => api::apply(self, files).await,
             Action::MarkComplete => {
                 api::mark_complete(self).await?;

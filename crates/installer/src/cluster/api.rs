@@ -10,14 +10,16 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client, ResourceExt as _, discovery};
+use plan::cluster::Plan;
 use plan::install::{self, Joined, Metal3, Reach};
 use serde_json::json;
 
-use super::look::late;
+use super::look::{late, url};
 use super::{Failed, Installer, requests, workers};
+use crate::dir::Dir;
 
 /// Who wrote what, in the objects' own books.
-pub(super) const MANAGER: &str = "plinth-installer";
+pub(crate) const MANAGER: &str = "plinth-installer";
 /// Where the cluster says whether it still needs its bootstrap.
 const NAMESPACE: &str = "kube-system";
 const BOOTSTRAP: &str = "bootstrap";
@@ -56,9 +58,11 @@ async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
     let lease = leases.get_opt(METAL3_LEASE).await?;
+    let masters = installer.plan.hosts.iter();
+    let masters = masters.filter(|host| host.machine.is_some());
     let mut api = install::Api {
         complete,
-        requests: requests::look(installer, &client, &nodes).await?,
+        requests: requests::look(&client, masters, &nodes).await?,
         missing_manifests: Vec::new(),
         metal3: metal3(lease.as_ref()),
         workers: Vec::new(),
@@ -77,7 +81,7 @@ async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
     Ok(api)
 }
 
-fn joined(node: &Node) -> Joined {
+pub(crate) fn joined(node: &Node) -> Joined {
     Joined {
         api: condition(node, API_CONDITION),
         etcd: condition(node, ETCD_CONDITION),
@@ -85,7 +89,7 @@ fn joined(node: &Node) -> Joined {
 }
 
 /// Whether the node says that this holds, or why not.
-pub(super) fn condition(node: &Node, kind: &str) -> Result<(), String> {
+pub(crate) fn condition(node: &Node, kind: &str) -> Result<(), String> {
     let conditions = node.status.iter().flat_map(|status| &status.conditions);
     let mut found = conditions.flatten().filter(|found| found.type_ == kind);
     match found.next() {
@@ -98,7 +102,7 @@ pub(super) fn condition(node: &Node, kind: &str) -> Result<(), String> {
     }
 }
 
-fn metal3(lease: Option<&Lease>) -> Metal3 {
+pub(crate) fn metal3(lease: Option<&Lease>) -> Metal3 {
     let holder = lease
         .and_then(|lease| lease.spec.as_ref()?.holder_identity.clone())
         .filter(|holder| !holder.is_empty());
@@ -227,23 +231,23 @@ fn manifests(installer: &Installer) -> Result<BTreeMap<String, Vec<DynamicObject
     Ok(all)
 }
 
-/// As the administrator, by the VIP: the name may not be known where we run.
 pub(super) async fn client(installer: &Installer) -> Result<Client, Failed> {
     if let Some(client) = &installer.known.lock().client {
         return Ok(client.clone());
     }
-    let client = connect(installer).await?;
+    let client = connect(&installer.dir, &installer.plan).await?;
     installer.known.lock().client = Some(client.clone());
     Ok(client)
 }
 
-async fn connect(installer: &Installer) -> Result<Client, Failed> {
-    let text = installer.dir.kubeconfig()?;
+/// As the administrator, by the VIP: the name may not be known where we run.
+pub(crate) async fn connect(dir: &Dir, plan: &Plan) -> Result<Client, Failed> {
+    let text = dir.kubeconfig()?;
     let kubeconfig = Kubeconfig::from_yaml(&text)?;
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.tls_server_name = config.cluster_url.host().map(str::to_owned);
-    config.cluster_url = installer.url("api").parse()?;
+    config.cluster_url = url(plan, "api").parse()?;
     config.connect_timeout = Some(ANSWER);
     config.read_timeout = Some(ANSWER);
     Ok(Client::try_from(config)?)

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use clients::ironic::{self, Ironic};
 use clients::redfish::Verify;
+use plan::cluster::Plan;
 use plan::install::{self, Far, IronicNode, Phase, Reach, Seen, Vm};
 use serde_json::Value;
 
 use super::{Error, Installer, api};
+use crate::dir::Dir;
 
 /// For one question; what is up answers at once, what is not is asked again.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 
 impl Installer {
     pub(super) async fn look(&self) -> Result<Seen, Error> {
@@ -64,7 +66,7 @@ impl Installer {
     async fn look_mcs(&self) -> Reach<()> {
         let url = format!("{}/healthz", self.url("mcs"));
         let ask = async {
-            let client = self.https()?;
+            let client = https(&self.dir)?;
             client.get(url).send().await?.error_for_status()
         };
         match tokio::time::timeout(ANSWER, ask).await {
@@ -86,24 +88,29 @@ impl Installer {
         Ironic::connect(config).await
     }
 
-    pub(super) fn https(&self) -> reqwest::Result<reqwest::Client> {
-        let pem = self.dir.certificate("root-ca");
-        let builder = reqwest::Client::builder()
-            .no_proxy()
-            .tls_certs_only(reqwest::Certificate::from_pem_bundle(pem.as_bytes())?)
-            .timeout(ANSWER);
-        builder.build()
-    }
-
-    /// Of a service that the API's address leads to.
     pub(super) fn url(&self, service: &str) -> String {
-        let host = match self.plan.api_vips().first() {
-            Some(IpAddr::V4(vip)) => vip.to_string(),
-            Some(IpAddr::V6(vip)) => format!("[{vip}]"),
-            None => format!("api.{}", self.plan.cluster.domain),
-        };
-        format!("https://{host}:{}", self.plan.ports[service])
+        url(&self.plan, service)
     }
+}
+
+/// Believes the cluster's own authority alone.
+pub(crate) fn https(dir: &Dir) -> reqwest::Result<reqwest::Client> {
+    let pem = dir.certificate("root-ca");
+    let builder = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only(reqwest::Certificate::from_pem_bundle(pem.as_bytes())?)
+        .timeout(ANSWER);
+    builder.build()
+}
+
+/// Of a service that the API's address leads to.
+pub(crate) fn url(plan: &Plan, service: &str) -> String {
+    let host = match plan.api_vips().first() {
+        Some(IpAddr::V4(vip)) => vip.to_string(),
+        Some(IpAddr::V6(vip)) => format!("[{vip}]"),
+        None => format!("api.{}", plan.cluster.domain),
+    };
+    format!("https://{host}:{}", plan.ports[service])
 }
 
 /// Asks only where an answer can come from.
@@ -115,7 +122,7 @@ async fn if_so<T>(so: bool, look: impl Future<Output = Reach<T>>) -> Reach<T> {
     }
 }
 
-pub(super) fn late() -> String {
+pub(crate) fn late() -> String {
     format!("no answer within {} s", ANSWER.as_secs())
 }
 

@@ -9,11 +9,11 @@
 //! Interrupted anywhere, the same command goes on from what it finds.
 
 mod act;
-mod api;
+pub(crate) mod api;
 mod images;
-mod look;
-mod requests;
-mod workers;
+pub(crate) mod look;
+pub(crate) mod requests;
+pub(crate) mod workers;
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;

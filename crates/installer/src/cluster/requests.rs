@@ -9,20 +9,21 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use lifecycle::machine::csr::{Request, Verdict, judge};
 use lifecycle::machine::{HOST_ANNOTATION, Machine, NodeSeen};
+use plan::cluster::HostPlan;
 use serde_json::json;
 use tracing::debug;
 
-use super::{Failed, Installer, api};
+use super::{Failed, api};
 
-/// Those that are waiting, and that a master of the plan may have made.
-pub(super) async fn look(
-    installer: &Installer,
+/// Those that are waiting, and that one of these masters may have made.
+pub(crate) async fn look<'a>(
     client: &Client,
+    masters: impl Iterator<Item = &'a HostPlan>,
     nodes: &[Node],
 ) -> Result<Vec<String>, Failed> {
     let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
     let found = requests.list(&ListParams::default()).await?.items;
-    let expected = expected(installer);
+    let expected = expected(masters);
     let nodes: Vec<NodeSeen> = nodes
         .iter()
         .map(|node| NodeSeen {
@@ -54,10 +55,8 @@ pub(super) async fn look(
 }
 
 /// The plan's masters in the shape of the Machines that they will be.
-fn expected(installer: &Installer) -> Vec<Machine> {
-    let hosts = installer.plan.hosts.iter();
-    hosts
-        .filter(|host| host.machine.is_some())
+fn expected<'a>(masters: impl Iterator<Item = &'a HostPlan>) -> Vec<Machine> {
+    masters
         .filter_map(|host| host.node.as_ref())
         .map(|node| Machine {
             name: node.clone(),
@@ -83,8 +82,7 @@ fn request(object: &CertificateSigningRequest) -> Result<Request, String> {
     request.asking(&spec.request.0)
 }
 
-pub(super) async fn approve(installer: &Installer, names: &[String]) -> Result<(), Failed> {
-    let client = api::client(installer).await?;
+pub(crate) async fn approve(client: Client, names: &[String]) -> Result<(), Failed> {
     let requests: Api<CertificateSigningRequest> = Api::all(client);
     let now = Timestamp::now();
     let patch = json!({"status": {"conditions": [{

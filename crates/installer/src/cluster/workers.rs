@@ -1,5 +1,6 @@
 //! Workers on their way: a Machine, the host it has taken, the Node that comes of it.
 
+use crd::host::BareMetalHostStatus;
 use crd::{BareMetalHost, Machine};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
@@ -56,8 +57,14 @@ fn worker(machine: &Machine, host: Option<&BareMetalHost>, nodes: &[Node]) -> Wo
     let Some(status) = host.and_then(|host| host.status.as_ref()) else {
         return waits("a host to be free for it".into(), None);
     };
+    let (doing, percent) = doing(status);
+    waits(doing, percent)
+}
+
+/// What a host is at, for people, and how far.
+pub(crate) fn doing(status: &BareMetalHostStatus) -> (String, Option<u8>) {
     if !status.error_message.is_empty() {
-        return waits(status.error_message.clone(), None);
+        return (status.error_message.clone(), None);
     }
     let mut progress = status
         .conditions
@@ -71,5 +78,5 @@ fn worker(machine: &Machine, host: Option<&BareMetalHost>, nodes: &[Node]) -> Wo
         "" => format!("it is {state}"),
         what => format!("{state}: {what}"),
     };
-    waits(doing, told.percent)
+    (doing, told.percent)
 }

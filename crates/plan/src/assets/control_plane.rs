@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::daemons::node_name;
+use super::nodes::Etcd;
 use super::{Inputs, payload, yaml};
 use crate::cluster::HostPlan;
 use crate::install_config::{Payload, Role};
@@ -14,7 +15,7 @@ const PKI: &str = "/etc/plinth/pki";
 const NAMESPACE: &str = "openshift-machine-api";
 
 /// A member of etcd. All masters are members from the start, found by their names: addresses may be the site's to give.
-pub fn etcd(inputs: &Inputs, host: &HostPlan) -> String {
+pub fn etcd(inputs: &Inputs, host: &HostPlan, joins: Etcd) -> String {
     let ports = &inputs.plan.ports;
     let (client, peer) = (ports["etcd-client"], ports["etcd-peer"]);
     let domain = &inputs.plan.cluster.domain;
@@ -46,7 +47,10 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan) -> String {
         "initial-advertise-peer-urls": format!("https://{name}.{domain}:{peer}"),
         "advertise-client-urls": format!("https://{name}.{domain}:{client}"),
         "initial-cluster": members.join(","),
-        "initial-cluster-state": "new",
+        "initial-cluster-state": match joins {
+            Etcd::New => "new",
+            Etcd::Existing => "existing",
+        },
         "initial-cluster-token": inputs.identity.infra_id,
         "client-transport-security": certificate("etcd-ca"),
         "peer-transport-security": peer_security,

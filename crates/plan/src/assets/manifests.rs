@@ -8,7 +8,7 @@ use super::{File, Files, Inputs, payload, pointer, yaml};
 use crate::cluster::HostPlan;
 use crate::install_config::{Host, Mode, Role};
 
-const NAMESPACE: &str = "openshift-machine-api";
+pub const NAMESPACE: &str = "openshift-machine-api";
 
 pub fn render(inputs: &Inputs) -> Files {
     let mut files = Files::new();
@@ -87,37 +87,8 @@ pub fn render(inputs: &Inputs) -> Files {
         else {
             continue;
         };
-        let credentials = [
-            ("username", host.username.as_str()),
-            ("password", host.password.expose()),
-        ];
-        let bmc = secret(&format!("{}-bmc-secret", host.name), &credentials);
-        add(
-            format!("{prefix}_host-bmc-secrets-{at:0width$}"),
-            true,
-            &bmc,
-        );
-        if let Some(document) = &host.network_document {
-            let network = secret(
-                &format!("{}-network-config-secret", host.name),
-                &[("nmstate", &yaml(document))],
-            );
-            add(
-                format!("{prefix}_host-network-config-secrets-{at:0width$}"),
-                true,
-                &network,
-            );
-        }
-        if let Some(network) = &host.network {
-            let data = secret(
-                &format!("{}-network-data-secret", host.name),
-                &[("networkData", &network.network_data().to_string())],
-            );
-            add(
-                format!("{prefix}_host-network-data-secrets-{at:0width$}"),
-                true,
-                &data,
-            );
+        for (kind, value) in secrets(host) {
+            add(format!("{prefix}_{kind}-{at:0width$}"), true, &value);
         }
         add(
             format!("{prefix}_hosts-{at:0width$}"),
@@ -140,7 +111,31 @@ pub fn render(inputs: &Inputs) -> Files {
     files
 }
 
-fn secret(name: &str, data: &[(&str, &str)]) -> Value {
+/// What a host's own Secrets say, by the kind in their file's name.
+pub fn secrets(host: &Host) -> Vec<(&'static str, Value)> {
+    let credentials = [
+        ("username", host.username.as_str()),
+        ("password", host.password.expose()),
+    ];
+    let bmc = secret(&format!("{}-bmc-secret", host.name), &credentials);
+    let mut secrets = vec![("host-bmc-secrets", bmc)];
+    if let Some(document) = &host.network_document {
+        let name = format!("{}-network-config-secret", host.name);
+        let network = secret(&name, &[("nmstate", &yaml(document))]);
+        secrets.push(("host-network-config-secrets", network));
+    }
+    if let Some(network) = &host.network {
+        let name = format!("{}-network-data-secret", host.name);
+        let data = secret(
+            &name,
+            &[("networkData", &network.network_data().to_string())],
+        );
+        secrets.push(("host-network-data-secrets", data));
+    }
+    secrets
+}
+
+pub fn secret(name: &str, data: &[(&str, &str)]) -> Value {
     let data: serde_json::Map<String, Value> = data
         .iter()
         .map(|(key, value)| ((*key).to_owned(), STANDARD.encode(value).into()))
@@ -249,7 +244,7 @@ fn infrastructure(inputs: &Inputs) -> Value {
     })
 }
 
-fn provisioning(inputs: &Inputs) -> Value {
+pub fn provisioning(inputs: &Inputs) -> Value {
     let given = &inputs.plan.provisioning;
     let mut spec = json!({
         "provisioningNetwork": given.mode,
@@ -281,7 +276,7 @@ fn provisioning(inputs: &Inputs) -> Value {
     })
 }
 
-fn bare_metal_host(plan: &HostPlan, host: &Host) -> Value {
+pub fn bare_metal_host(plan: &HostPlan, host: &Host) -> Value {
     let profile = if host.hardware_profile == "default" {
         "unknown"
     } else {
@@ -329,7 +324,7 @@ fn bare_metal_host(plan: &HostPlan, host: &Host) -> Value {
     })
 }
 
-fn control_plane_machine(inputs: &Inputs, plan: &HostPlan, machine: &str) -> Value {
+pub fn control_plane_machine(inputs: &Inputs, plan: &HostPlan, machine: &str) -> Value {
     let role = plan.role.map_or("master", Role::name);
     json!({
         "apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
@@ -372,7 +367,7 @@ fn machine_set(inputs: &Inputs) -> Value {
     })
 }
 
-fn provider_spec(inputs: &Inputs, role: &str) -> Value {
+pub fn provider_spec(inputs: &Inputs, role: &str) -> Value {
     // From the cluster's own store, which every master has; nothing outside is needed to add a worker.
     let at = inputs.plan.provisioning.cluster_ip;
     let host = match at.or(inputs.plan.api_vips().first().copied()) {

@@ -15,6 +15,7 @@ mod kubeconfig;
 mod manifests;
 mod nodes;
 pub mod payload;
+mod replacement;
 mod units;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use crate::cluster::{Identity, Plan};
 use crate::install_config::{InstallConfig, Role};
 
 pub use ignition::pointer;
+pub use replacement::{MEMBER_ANNOTATION, Replacement, replacement, user_data_name};
 
 /// What files are made of.
 pub struct Inputs<'a> {

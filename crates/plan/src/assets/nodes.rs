@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use model::Secret;
+
 use super::daemons::{self, EXTERNAL, PROVISIONING, node_name};
 use super::ignition::Config;
 use super::units::{
@@ -86,13 +88,40 @@ pub fn bootstrap(inputs: &Inputs) -> String {
     config.render()
 }
 
+/// Which etcd a master becomes a member of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Etcd {
+    /// All masters form it together.
+    New,
+    /// The others are its members already.
+    Existing,
+}
+
 /// What `mcs` answers: a node of a pool, or one host that is known by its token.
 pub fn node(inputs: &Inputs, pool: &str, host: Option<&HostPlan>) -> String {
-    let name = host.map_or(pool, node_name);
-    let mut config = common(inputs, name);
     let token = host
         .and_then(|host| inputs.keys.hosts.get(&host.name))
         .or_else(|| inputs.keys.pools.get(pool));
+    full(inputs, pool, host, Etcd::New, token)
+}
+
+/// A master that takes a lost one's place. Masters give files to who knows the pool's secret; the tokens of hosts were
+/// the bootstrap's.
+pub fn joining(inputs: &Inputs, host: &HostPlan) -> String {
+    let pool = Role::Master.name();
+    let token = inputs.keys.pools.get(pool);
+    full(inputs, pool, Some(host), Etcd::Existing, token)
+}
+
+fn full(
+    inputs: &Inputs,
+    pool: &str,
+    host: Option<&HostPlan>,
+    etcd: Etcd,
+    token: Option<&Secret<String>>,
+) -> String {
+    let name = host.map_or(pool, node_name);
+    let mut config = common(inputs, name);
     let sha256 = &inputs.binary.sha256;
     let (base, token) = match inputs.files_url() {
         // The checksum vouches for it, and came by TLS.
@@ -122,7 +151,7 @@ pub fn node(inputs: &Inputs, pool: &str, host: Option<&HostPlan>) -> String {
         joins(&mut config, inputs, pool, host);
     }
     if pool == Role::Master.name() {
-        master(&mut config, inputs, host);
+        master(&mut config, inputs, host, etcd);
     }
     config.render()
 }
@@ -141,7 +170,7 @@ fn joins(config: &mut Config, inputs: &Inputs, pool: &str, host: Option<&HostPla
     }
 }
 
-fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>) {
+fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>, etcd: Etcd) {
     for name in [
         "kube-ca",
         "front-proxy-ca",
@@ -167,7 +196,7 @@ fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>) {
         config.file(
             "/etc/plinth/etcd.yaml",
             0o600,
-            control_plane::etcd(inputs, host),
+            control_plane::etcd(inputs, host, etcd),
         );
         config.unit(&ETCD.name(), &ETCD.render());
         if inputs.plan.cluster.payload == Payload::Builtin {

@@ -35,6 +35,15 @@ pub fn keys(plan: &Plan) -> Keys {
 }
 
 fn render(text: &str) -> Files {
+    with_inputs(text, |inputs| {
+        let mut files = manifests(inputs);
+        files.extend(ignition_configs(inputs));
+        files.extend(access(inputs));
+        files
+    })
+}
+
+fn with_inputs<T>(text: &str, make: impl FnOnce(&Inputs) -> T) -> T {
     let config = parse(text, &Facts::default()).unwrap().config;
     let identity = Identity::new(
         &config.name,
@@ -47,17 +56,13 @@ fn render(text: &str) -> Files {
         sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".into(),
         bootstrap_url: None,
     };
-    let inputs = Inputs {
+    make(&Inputs {
         plan: &plan,
         config: &config,
         identity: &identity,
         keys: &keys,
         binary: &binary,
-    };
-    let mut files = manifests(&inputs);
-    files.extend(ignition_configs(&inputs));
-    files.extend(access(&inputs));
-    files
+    })
 }
 
 /// Data URLs opened, one level after the other, so that a person can read them.
@@ -268,6 +273,127 @@ fn every_manifest_is_an_object_that_can_be_read_back() {
         }
         assert!(value["metadata"]["name"].is_string(), "{path}");
     }
+}
+
+/// A replacement of the second master, and its config.
+fn replaced(text: &str) -> (Replacement, serde_json::Value) {
+    use base64::Engine as _;
+    let made = with_inputs(text, |inputs| {
+        let host = inputs.plan.with_role(Role::Master).nth(1).unwrap();
+        replacement(inputs, host).unwrap()
+    });
+    let data = made.user_data["data"]["userData"].as_str().unwrap();
+    let data = base64::engine::general_purpose::STANDARD.decode(data);
+    let config = serde_json::from_slice(&data.unwrap()).unwrap();
+    (made, opened(&config))
+}
+
+#[test]
+fn a_replacement_joins_the_etcd_of_the_others_and_needs_no_bootstrap() {
+    let (made, config) = replaced(PXE);
+    // A Secret may have a mebibyte.
+    assert!(made.user_data.to_string().len() < 512 << 10);
+    let files = config["storage"]["files"].as_array().unwrap();
+    let file = |path: &str| {
+        let file = files.iter().find(|file| file["path"] == path);
+        &file.unwrap_or_else(|| panic!("{path}"))["contents"]
+    };
+    let etcd = file("/etc/plinth/etcd.yaml")["source"].as_str().unwrap();
+    let etcd: serde_json::Value = serde_saphyr::from_str(etcd).unwrap();
+    assert_eq!(etcd["name"], "master-1");
+    assert_eq!(etcd["initial-cluster-state"], "existing");
+    let members = etcd["initial-cluster"].as_str().unwrap();
+    assert_eq!(members.split(',').count(), 3, "{members}");
+    // All that is fetched is behind the API's address, without a token of the bootstrap's.
+    for file in files {
+        let source = file["contents"]["source"].as_str().unwrap_or_default();
+        if source.starts_with("http") {
+            assert!(
+                source.starts_with("http://192.0.2.5:22624/files/"),
+                "{source}"
+            );
+        }
+    }
+    assert!(!config.to_string().contains("token-of-"));
+    // Else it is what the bootstrap served.
+    let before = render(PXE);
+    let bootstrap = opened(&serde_json::from_slice(&before["bootstrap.ign"].bytes).unwrap());
+    let served = bootstrap["storage"]["files"].as_array().unwrap();
+    let served = served
+        .iter()
+        .find(|file| file["path"] == "/etc/plinth/mcs/hosts/master-1.ign");
+    let served = served.unwrap()["contents"]["source"].clone();
+    let same = served.to_string().replace(
+        "initial-cluster-state: new",
+        "initial-cluster-state: existing",
+    );
+    assert_eq!(config.to_string(), same);
+}
+
+#[test]
+fn masters_give_files_to_a_replacement_where_the_site_balances_by_itself() {
+    let text = PXE.replace(
+        "    provisioningNetwork: Managed",
+        "    loadBalancer: {type: UserManaged}\n    provisioningNetwork: Managed",
+    );
+    let (_, config) = replaced(&text);
+    let files = config["storage"]["files"].as_array().unwrap();
+    let program = files
+        .iter()
+        .find(|file| file["path"] == units::BINARY)
+        .unwrap();
+    let shown = &program["contents"]["httpHeaders"][0]["value"];
+    assert_eq!(shown, "Bearer secret-of-master");
+}
+
+#[test]
+fn a_replacements_objects_are_the_installs_but_for_who_writes_the_disk() {
+    for (name, text) in EXAMPLES
+        .into_iter()
+        .filter(|(name, _)| *name != "single-node")
+    {
+        let (made, _) = replaced(text);
+        let files = render(text);
+        let objects: Vec<serde_json::Value> = files
+            .iter()
+            .filter(|(path, _)| path.starts_with("manifests/"))
+            .map(|(_, file)| {
+                serde_saphyr::from_str(std::str::from_utf8(&file.bytes).unwrap()).unwrap()
+            })
+            .collect();
+        for secret in &made.secrets {
+            assert!(objects.contains(secret), "{name}");
+        }
+        assert!(objects.contains(&made.machine), "{name}");
+        let mut host = made.host("c2");
+        assert_eq!(host["metadata"]["annotations"][MEMBER_ANNOTATION], "c2");
+        let set = objects
+            .iter()
+            .find(|object| object["kind"] == "MachineSet")
+            .unwrap();
+        let provider = &set["spec"]["template"]["spec"]["providerSpec"]["value"];
+        assert_eq!(host["spec"]["image"], provider["image"], "{name}");
+        assert_eq!(
+            host["spec"]["userData"]["name"],
+            made.user_data["metadata"]["name"]
+        );
+        // Without these it is the one that the install began with.
+        host["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations");
+        let spec = host["spec"].as_object_mut().unwrap();
+        spec.retain(|key, _| key != "image" && key != "userData");
+        spec["externallyProvisioned"] = true.into();
+        assert!(objects.contains(&host), "{name}: {host:#}");
+    }
+}
+
+#[test]
+fn a_replacement_shows_no_key() {
+    let (made, _) = replaced(PXE);
+    let data = made.user_data["data"]["userData"].as_str().unwrap();
+    assert!(!format!("{made:?}").contains(&data[..40]));
 }
 
 /// JSON of any shape, with awkward texts.

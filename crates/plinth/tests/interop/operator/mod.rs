@@ -5,6 +5,7 @@ mod belongings;
 mod changes;
 mod hosts;
 mod original;
+mod replace;
 mod site;
 
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
-//! What we render, judged by strangers: Ignition's own validator and OpenSSL.
+//! What we render, judged by strangers: Ignition's own validator, OpenSSL and etcd.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod replace;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -112,7 +114,10 @@ fn file_in(config: &[u8], path: &str) -> Vec<u8> {
     let files = config["storage"]["files"].as_array().unwrap();
     let file = files.iter().find(|file| file["path"] == path);
     let source = file.unwrap_or_else(|| panic!("no {path}"))["contents"]["source"].as_str();
-    let data = source.unwrap().strip_prefix("data:;base64,").unwrap();
+    decoded(source.unwrap().strip_prefix("data:;base64,").unwrap())
+}
+
+fn decoded(data: &str) -> Vec<u8> {
     let mut decode = Command::new("base64");
     let mut decode = decode
         .arg("-d")
