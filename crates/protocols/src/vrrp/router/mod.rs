@@ -343,7 +343,7 @@ impl Router {
         let burst = self.config.announce.burst;
         match &mut self.state {
             State::Stopped | State::Unfit => {}
-            State::Listening { .. } if resigned => {}
+            State::Listening { .. } | State::Leaving { .. } if resigned => {}
             State::Listening { .. } => {
                 // The virtual router exists: id and address are ours.
                 self.listened = true;
@@ -380,7 +380,6 @@ impl Router {
                 }
                 actions.push(self.advertise());
             }
-            State::Leaving { .. } if resigned => {}
             // It takes the address now, or has just been taken note of by others who will.
             State::Leaving { drop_at, .. } => *drop_at = (*drop_at).min(now + contest * 2),
         }
@@ -601,7 +600,13 @@ impl Router {
                 then: Then::Stopped,
                 ..
             } => State::Stopped,
-            _ => State::Unfit,
+            State::Stopped
+            | State::Unfit
+            | State::Listening { .. }
+            | State::Backup { .. }
+            | State::Candidate { .. }
+            | State::Active { .. }
+            | State::Leaving { .. } => State::Unfit,
         }
     }
 
