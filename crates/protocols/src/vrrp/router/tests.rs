@@ -562,14 +562,14 @@ fn a_silence_that_was_none_makes_the_next_one_longer_and_is_forgotten() {
     let late = usual + ms(100) / 8 + ms(30);
     assert_eq!(patience(&mut bench), late * 3 / 2 + ms(100) * 156 / 256);
     assert_eq!(bench.role(), Role::Backup);
-    // Nobody is waited for longer than ten advertisements, and who was away for longer teaches nothing.
-    bench.now += ms(990);
-    assert_eq!(patience(&mut bench), ms(1000) + ms(100) * 156 / 256);
+    // Nobody is waited for longer than 25 advertisements, and who was away for longer teaches nothing.
+    bench.now += ms(2490);
+    assert_eq!(patience(&mut bench), ms(2500) + ms(100) * 156 / 256);
     for _ in 0..700 {
         bench.now += ms(100);
         bench.hear(node(20), 200);
     }
-    bench.now += ms(1001);
+    bench.now += ms(2501);
     assert_eq!(patience(&mut bench), usual);
     // One that left is not late when it comes back.
     bench.hear(node(20), 0);
