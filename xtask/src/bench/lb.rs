@@ -91,15 +91,8 @@ fn throughput(scratch: &Scratch, report: &mut Report) -> Result<()> {
     let servers: Vec<String> = (1..=3).map(|at| format!("127.0.1.{at}:6443")).collect();
     let ours = Program::Ours.start(scratch, &servers, 0)?;
     let theirs = Program::Haproxy.start(scratch, &servers, 0)?;
-    let here = std::process::id();
-    let last = thread::available_parallelism()?.get() - 1;
-    let others = || backends.iter().map(Daemon::pid).chain([here]);
     for work in Work::ALL {
         let mut rows = work.rows();
-        if let Work::Bulk = work {
-            // Where client and backends take turns with the balancer on its processor, that is what is measured.
-            others().try_for_each(|pid| bind(pid, &format!("{}-{last}", last.min(1))))?;
-        }
         for _ in 0..ROUNDS {
             for (value, row) in work
                 .measure(Program::Ours.address(), &ours)?
@@ -125,22 +118,8 @@ fn throughput(scratch: &Scratch, report: &mut Report) -> Result<()> {
     memory.ours(ours.memory_mib()?);
     memory.theirs(theirs.memory_mib()?);
     report.add(memory);
-    others().try_for_each(|pid| bind(pid, &format!("0-{last}")))?;
     drop(backends);
     Ok(())
-}
-
-/// All threads of a process to these processors.
-fn bind(pid: u32, processors: &str) -> Result<()> {
-    let mut bind = Command::new("taskset");
-    bind.args([
-        "--all-tasks",
-        "--cpu-list",
-        "--pid",
-        processors,
-        &pid.to_string(),
-    ]);
-    sh::output(&mut bind).map(drop)
 }
 
 #[derive(Clone, Copy)]
