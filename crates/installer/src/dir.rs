@@ -11,8 +11,8 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use model::Secret;
-use plan::assets::{self, Binary, File, Files, Inputs, Replacement};
-use plan::cluster::Plan;
+use plan::assets::{self, Binary, File, Files, Inputs, Keys, Replacement};
+use plan::cluster::{Identity, Plan};
 use plan::install::Kept;
 use plan::install_config::{self, Facts, InstallConfig, Refused};
 use plan::preflight::Expiry;
@@ -33,6 +33,28 @@ const KUBECONFIG: &str = "auth/kubeconfig";
 pub enum Stage {
     Manifests,
     IgnitionConfigs,
+}
+
+/// What the files of a directory are rendered from.
+struct Sources {
+    config: InstallConfig,
+    warnings: Vec<String>,
+    identity: Identity,
+    plan: Plan,
+    keys: Keys,
+    state: State,
+}
+
+impl Sources {
+    fn inputs<'a>(&'a self, binary: &'a Binary) -> Inputs<'a> {
+        Inputs {
+            plan: &self.plan,
+            config: &self.config,
+            identity: &self.identity,
+            keys: &self.keys,
+            binary,
+        }
+    }
 }
 
 /// What happened to the files of a stage.
@@ -148,25 +170,15 @@ impl Dir {
         binary: &Binary,
         now: OffsetDateTime,
     ) -> Result<Outcome, Error> {
-        let (config, warnings) = self.config(facts)?;
-        let mut state = self.own_state(&config)?;
-        let identity = state.identity();
-        let plan = Plan::new(&config, Some(identity.clone()));
-        let keys = state.complete(&plan, now)?;
-        let inputs = Inputs {
-            plan: &plan,
-            config: &config,
-            identity: &identity,
-            keys: &keys,
-            binary,
-        };
+        let mut sources = self.sources(facts, now)?;
+        let inputs = sources.inputs(binary);
         let mut files = assets::manifests(&inputs);
         if stage >= Stage::IgnitionConfigs {
             files.extend(assets::ignition_configs(&inputs));
             files.extend(assets::access(&inputs));
         }
-        let mut outcome = self.write(&files, &mut state)?;
-        outcome.warnings = warnings;
+        let mut outcome = self.write(&files, &mut sources.state)?;
+        outcome.warnings = sources.warnings;
         Ok(outcome)
     }
 
@@ -179,23 +191,34 @@ impl Dir {
         binary: &Binary,
         now: OffsetDateTime,
     ) -> Result<Option<Replacement>, Error> {
-        let (config, _) = self.config(facts)?;
+        let mut sources = self.sources(facts, now)?;
+        let inputs = sources.inputs(binary);
+        let mut files = assets::manifests(&inputs);
+        files.extend(assets::access(&inputs));
+        let host = inputs
+            .plan
+            .hosts
+            .iter()
+            .find(|planned| planned.name == host);
+        let replacement = host.and_then(|host| assets::replacement(&inputs, host));
+        self.write(&files, &mut sources.state)?;
+        Ok(replacement)
+    }
+
+    fn sources(&self, facts: &Facts, now: OffsetDateTime) -> Result<Sources, Error> {
+        let (config, warnings) = self.config(facts)?;
         let mut state = self.own_state(&config)?;
         let identity = state.identity();
         let plan = Plan::new(&config, Some(identity.clone()));
         let keys = state.complete(&plan, now)?;
-        let inputs = Inputs {
-            plan: &plan,
-            config: &config,
-            identity: &identity,
-            keys: &keys,
-            binary,
-        };
-        let mut files = assets::manifests(&inputs);
-        files.extend(assets::access(&inputs));
-        self.write(&files, &mut state)?;
-        let host = plan.hosts.iter().find(|planned| planned.name == host);
-        Ok(host.and_then(|host| assets::replacement(&inputs, host)))
+        Ok(Sources {
+            config,
+            warnings,
+            identity,
+            plan,
+            keys,
+            state,
+        })
     }
 
     /// Every file of an install is there.

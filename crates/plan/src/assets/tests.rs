@@ -180,17 +180,21 @@ fn whatever_holds_a_secret_is_for_its_owner_only() {
     }
 }
 
+fn manifest_objects(text: &str) -> Vec<serde_json::Value> {
+    let files = render(text);
+    let manifests = files
+        .iter()
+        .filter(|(path, _)| path.starts_with("manifests/"));
+    let object = |bytes: &[u8]| serde_saphyr::from_str(std::str::from_utf8(bytes).unwrap());
+    manifests
+        .map(|(_, file)| object(&file.bytes).unwrap())
+        .collect()
+}
+
 #[test]
 fn every_kind_that_is_not_kubernetes_own_is_defined_and_before_it_is_used() {
     for (name, text) in EXAMPLES {
-        let files = render(text);
-        let objects: Vec<serde_json::Value> = files
-            .iter()
-            .filter(|(path, _)| path.starts_with("manifests/"))
-            .map(|(_, file)| {
-                serde_saphyr::from_str(std::str::from_utf8(&file.bytes).unwrap()).unwrap()
-            })
-            .collect();
+        let objects = manifest_objects(text);
         let mut defined = std::collections::BTreeSet::new();
         for object in objects {
             let kind = object["kind"].as_str().unwrap().to_owned();
@@ -353,14 +357,7 @@ fn a_replacements_objects_are_the_installs_but_for_who_writes_the_disk() {
         .filter(|(name, _)| *name != "single-node")
     {
         let (made, _) = replaced(text);
-        let files = render(text);
-        let objects: Vec<serde_json::Value> = files
-            .iter()
-            .filter(|(path, _)| path.starts_with("manifests/"))
-            .map(|(_, file)| {
-                serde_saphyr::from_str(std::str::from_utf8(&file.bytes).unwrap()).unwrap()
-            })
-            .collect();
+        let objects = manifest_objects(text);
         for secret in &made.secrets {
             assert!(objects.contains(secret), "{name}");
         }
