@@ -19,10 +19,10 @@ use super::report::{Better, Report, Row, Target, percentile};
 use super::{Scratch, plinth, say};
 use crate::sh;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 11;
 /// A dead backend keeps the incumbent busy for half a minute.
 const FAULT_ROUNDS: usize = 3;
-const TIME: Duration = Duration::from_secs(3);
+const TIME: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 16;
 /// After a fault, in which the share of failed connections is taken.
 const COUNTED: Duration = Duration::from_secs(10);
