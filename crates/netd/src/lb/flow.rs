@@ -109,7 +109,17 @@ impl Flow {
         to: &TcpStream,
         tools: &mut Tools,
     ) -> io::Result<Step> {
-        for _ in 0..TURNS {
+        self.turns(TURNS, from, to, tools)
+    }
+
+    fn turns(
+        &mut self,
+        turns: usize,
+        from: &TcpStream,
+        to: &TcpStream,
+        tools: &mut Tools,
+    ) -> io::Result<Step> {
+        for _ in 0..turns {
             if !self.flush(to, tools)? {
                 return Ok(Step::Waits);
             }
@@ -124,7 +134,12 @@ impl Flow {
                 None => self.copy(from, to, tools)?,
             }
         }
-        Ok(Step::Again)
+        // An end that comes with the last turn is told now: nobody would ask again.
+        Ok(if self.is_over() {
+            Step::Ended
+        } else {
+            Step::Again
+        })
     }
 
     /// True if nothing is pending.
@@ -222,5 +237,39 @@ impl Flow {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpListener};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn an_end_that_comes_with_the_last_turn_is_told_at_once() {
+        let ((mut sender, from), (to, mut receiver)) = (pair(), pair());
+        sender.write_all(b"x").unwrap();
+        sender.shutdown(Shutdown::Write).unwrap();
+        let mut flow = Flow {
+            readable: true,
+            ending: true,
+            writable: true,
+            ..Flow::default()
+        };
+        // Its sockets block, so each turn finds what was sent.
+        let mut tools = Tools::new();
+        let mut turn = || flow.turns(1, &from, &to, &mut tools).unwrap();
+        assert_eq!([turn(), turn()], [Step::Again, Step::Ended]);
+        drop(to);
+        let mut got = Vec::new();
+        receiver.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"x");
     }
 }
