@@ -473,7 +473,7 @@ impl Boards {
             Self::Qemu { accel: Accel::Kvm } => "kvm".into(),
             Self::Qemu {
                 accel: Accel::Tcg { why },
-            } => format!("emulated: {why}"),
+            } => format!("{}: {why}", status::EMULATED),
             Self::Sim { .. } => "sim".into(),
         }
     }

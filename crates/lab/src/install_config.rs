@@ -86,12 +86,17 @@ pub fn render(lab: &Status, wish: Wish) -> Result<String, Error> {
         }
         Mode::VirtualMedia => "    provisioningNetwork: Disabled\n",
     };
+    let speed = if lab.is_emulated() {
+        "    controlPlaneHardwareSpeed: Slower\n"
+    } else {
+        ""
+    };
     let mut text = format!(
         "apiVersion: v1\nbaseDomain: {domain}\nmetadata:\n  name: {name}\n\
          controlPlane:\n  name: master\n  replicas: {masters}\ncompute:\n  - name: worker\n    replicas: {workers}\n\
          networking:\n  machineNetwork:\n    - cidr: {subnet}\n\
          platform:\n  baremetal:\n    apiVIPs:\n      - {api}\n    ingressVIPs:\n      - {ingress}\n    externalBridge: baremetal\n\
-         {provisioning}    hosts:\n",
+         {provisioning}{speed}    hosts:\n",
         domain = lab.site.domain,
         name = lab.name,
     );

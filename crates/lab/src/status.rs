@@ -15,12 +15,21 @@ pub struct Status {
     pub name: String,
     pub namespace: String,
     pub pid: u32,
-    /// `kvm`, `tcg` with the reason, or `sim`.
+    /// `kvm`, [`EMULATED`] with the reason, or `sim`.
     pub accelerator: String,
     pub site: Site,
     /// The certificate that signed every BMC's.
     pub ca_file: PathBuf,
     pub servers: Vec<Server>,
+}
+
+pub const EMULATED: &str = "emulated";
+
+impl Status {
+    /// Its servers are a dozen times slower than this machine.
+    pub fn is_emulated(&self) -> bool {
+        self.accelerator.starts_with(EMULATED)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use super::daemons::node_name;
 use super::nodes::Etcd;
 use super::{Inputs, payload, yaml};
 use crate::cluster::HostPlan;
-use crate::install_config::{Payload, Role};
+use crate::install_config::{HardwareSpeed, Payload, Role};
 
 const PKI: &str = "/etc/plinth/pki";
 const NAMESPACE: &str = "openshift-machine-api";
@@ -39,6 +39,11 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan, joins: Etcd) -> String {
     // that knows them comes with the cluster.
     peer_security["client-cert-file"] = json!(format!("{PKI}/etcd-client.crt"));
     peer_security["client-key-file"] = json!(format!("{PKI}/etcd-client.key"));
+    // As OpenShift's profiles of the same names.
+    let (heartbeat, election) = match inputs.plan.cluster.hardware_speed {
+        HardwareSpeed::Standard => (100, 1000),
+        HardwareSpeed::Slower => (500, 2500),
+    };
     yaml(&json!({
         "name": name,
         "data-dir": "/var/lib/plinth/etcd",
@@ -57,8 +62,8 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan, joins: Etcd) -> String {
         "auto-compaction-mode": "periodic",
         "auto-compaction-retention": "1h",
         "quota-backend-bytes": 2_147_483_648_u64,
-        "heartbeat-interval": 200,
-        "election-timeout": 2000,
+        "heartbeat-interval": heartbeat,
+        "election-timeout": election,
         "logger": "zap",
         "log-level": "warn",
     }))

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Inputs, payload, yaml};
 use crate::cluster::HostPlan;
-use crate::install_config::{Mode, Payload, Role};
+use crate::install_config::{HardwareSpeed, Mode, Payload, Role};
 
 /// Names that the bootstrap's NICs get by their MAC, so that files can be written before it boots.
 pub const EXTERNAL: &str = "external";
@@ -109,22 +109,27 @@ fn names(inputs: &Inputs, name: &str, config: &mut Value) {
 
 fn check(inputs: &Inputs, name: &str) -> Value {
     let ports = &inputs.plan.ports;
-    let https = |port: u16, path: &str| json!({"url": format!("https://127.0.0.1:{port}{path}"), "insecure": true});
+    let (interval, timeout) = match inputs.plan.cluster.hardware_speed {
+        HardwareSpeed::Standard => (1000, 900),
+        HardwareSpeed::Slower => (3000, 2500),
+    };
+    let http = |url: String, insecure: bool| {
+        let mut look = json!({"url": url});
+        if insecure {
+            look["insecure"] = json!(true);
+        }
+        json!({"name": name, "http": look, "interval_ms": interval, "timeout_ms": timeout})
+    };
+    let https =
+        |port: &str, path: &str| http(format!("https://127.0.0.1:{}{path}", ports[port]), true);
     match name {
+        // It hears of changes; the interval is for nothing but safety.
         "balancer" => json!({"name": name, "lb": {"listener": "api"}, "interval_ms": 1000}),
         // The balancer looks far more often, where its clients are.
-        "api" => {
-            json!({"name": name, "http": https(ports["api"], "/readyz"), "interval_ms": 1000, "timeout_ms": 900})
-        }
-        "mcs" => {
-            json!({"name": name, "http": https(ports["mcs"], "/healthz"), "interval_ms": 1000, "timeout_ms": 900})
-        }
-        "ingress" => {
-            json!({"name": name, "http": {"url": "http://127.0.0.1:1936/healthz"}, "interval_ms": 1000, "timeout_ms": 900})
-        }
-        _ => {
-            json!({"name": name, "http": {"url": "http://127.0.0.1:1936/healthz/ready"}, "interval_ms": 1000, "timeout_ms": 900})
-        }
+        "api" => https("api", "/readyz"),
+        "mcs" => https("mcs", "/healthz"),
+        "ingress" => http("http://127.0.0.1:1936/healthz".into(), false),
+        _ => http("http://127.0.0.1:1936/healthz/ready".into(), false),
     }
 }
 
@@ -146,10 +151,16 @@ fn balancers(inputs: &Inputs) -> Value {
             "members": {"port": ports[name]},
             "check": {"https": check},
         });
-        if name != "api" {
+        let look = |listener: &mut Value, interval: u32, timeout: u32| {
+            listener["check"]["interval_ms"] = json!(interval);
+            listener["check"]["timeout_ms"] = json!(timeout);
+        };
+        match (name, inputs.plan.cluster.hardware_speed) {
+            ("api", HardwareSpeed::Standard) => {}
+            ("api", HardwareSpeed::Slower) => look(&mut listener, 500, 1500),
             // Nobody counts the milliseconds of these.
-            listener["check"]["interval_ms"] = json!(2000);
-            listener["check"]["timeout_ms"] = json!(1500);
+            (_, HardwareSpeed::Standard) => look(&mut listener, 2000, 1500),
+            (_, HardwareSpeed::Slower) => look(&mut listener, 5000, 4000),
         }
         listener
     };

@@ -265,6 +265,34 @@ fn a_daemon_has_its_configuration_and_a_master_has_them_all() {
 }
 
 #[test]
+fn slower_hardware_is_asked_less_often_and_waited_for() {
+    let found = |text: &str| {
+        with_inputs(text, |inputs| {
+            let master = inputs.plan.with_role(Role::Master).next().unwrap();
+            let read =
+                |text: String| -> serde_json::Value { serde_saphyr::from_str(&text).unwrap() };
+            let netd = read(daemons::netd(inputs, "master-0"));
+            let etcd = read(control_plane::etcd(inputs, master, nodes::Etcd::New));
+            let mut numbers = vec![netd["vips"][0]["advertise_ms"].clone()];
+            for listener in [&netd["lb"][0], &netd["lb"][1], &netd["checks"][0]] {
+                let at = listener.get("check").unwrap_or(listener);
+                numbers.extend(["interval_ms", "timeout_ms"].map(|name| at[name].clone()));
+            }
+            numbers
+                .extend(["heartbeat-interval", "election-timeout"].map(|name| etcd[name].clone()));
+            serde_json::Value::from(numbers).to_string()
+        })
+    };
+    let field = "    controlPlaneHardwareSpeed: Slower\n    apiVIPs:";
+    let slower = PXE.replacen("    apiVIPs:", field, 1);
+    assert_eq!(found(PXE), "[40,null,null,2000,1500,1000,900,100,1000]");
+    assert_eq!(
+        found(&slower),
+        "[120,500,1500,5000,4000,3000,2500,500,2500]"
+    );
+}
+
+#[test]
 fn every_manifest_is_an_object_that_can_be_read_back() {
     for (path, file) in render(PXE)
         .iter()

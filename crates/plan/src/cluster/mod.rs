@@ -19,7 +19,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::install_config::{
-    BootstrapStatic, ClusterNetwork, InstallConfig, Mode, Networking, Payload, Role,
+    BootstrapStatic, ClusterNetwork, HardwareSpeed, InstallConfig, Mode, Networking, Payload, Role,
 };
 use crate::subnet::nth;
 
@@ -90,6 +90,7 @@ pub struct Cluster {
     pub payload: Payload,
     pub managed_load_balancer: bool,
     pub internal_dns_records: bool,
+    pub hardware_speed: HardwareSpeed,
     pub ntp_servers: Vec<String>,
 }
 
@@ -239,6 +240,7 @@ fn cluster(config: &InstallConfig, identity: Option<Identity>) -> Cluster {
         payload: config.payload.clone(),
         managed_load_balancer: config.baremetal.managed_load_balancer,
         internal_dns_records: !config.baremetal.external_dns_records,
+        hardware_speed: config.baremetal.hardware_speed,
         ntp_servers: config.baremetal.ntp_servers.clone(),
     }
 }

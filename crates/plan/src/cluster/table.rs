@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Image, Plan};
-use crate::install_config::{Mode, Payload};
+use crate::install_config::{HardwareSpeed, Mode, Payload};
 
 impl Plan {
     pub fn render(&self) -> String {
@@ -64,6 +64,13 @@ impl Plan {
         ];
         for (name, value) in rows {
             _ = writeln!(text, "{name:10} {value}");
+        }
+        if cluster.hardware_speed == HardwareSpeed::Slower {
+            _ = writeln!(
+                text,
+                "{:10} slower: more patience within the control plane",
+                "hardware"
+            );
         }
     }
 

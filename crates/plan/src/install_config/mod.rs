@@ -1,4 +1,5 @@
-//! `install-config.yaml`, OpenShift's schema for `platform.baremetal`, our `payload` and our `kexec`.
+//! `install-config.yaml`, OpenShift's schema for `platform.baremetal`, our `payload`, `kexec` and
+//! `controlPlaneHardwareSpeed`.
 //!
 //! `written` mirrors the file; `defaults` fills in what was not written and folds deprecated names; `resolve` gives
 //! types that cannot be wrong. Every problem is told at once, with field path, place and remedy; nothing of the file
@@ -133,6 +134,16 @@ pub struct BareMetal {
     pub bmc_verify_ca: Option<String>,
     /// The agent starts the installed system in its own place.
     pub kexec: bool,
+    pub hardware_speed: HardwareSpeed,
+}
+
+/// How quick the control plane's machines are; OpenShift's etcd has the same words for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub enum HardwareSpeed {
+    #[default]
+    Standard,
+    /// An answer may take a second and more, and each costs a processor dearly: emulated machines, say.
+    Slower,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -194,6 +194,7 @@ const BAREMETAL: &[Field] = &[
     field("dnsRecordsType", Text, "Internal or External. Default: Internal."),
     field("bmcVerifyCA", Text, "Certificate authorities of the BMCs, PEM."),
     field("kexec", Boolean, "Hosts booted by network start their new system in the agent's place, without minutes of firmware. Default: false."),
+    field("controlPlaneHardwareSpeed", Text, "Standard, or Slower: everything that waits for an answer within the control plane is more patient and asks less often. Default: Standard."),
     field("bgpVIPConfig", Object(BGP), "Not supported: VIPs move by VRRP."),
     field("defaultMachinePlatform", Object(&[]), "Has no fields."),
 ];

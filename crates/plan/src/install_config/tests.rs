@@ -118,6 +118,7 @@ const BAD: &[(&str, &[(&str, &str)])] = &[
     ("pull secret without auths", &[("", "pullSecret: '{\"hunter2\": {}}'")]),
     ("pull secret with an empty entry", &[("", "pullSecret: '{\"auths\": {\"r\": {\"password\": \"hunter2\"}}}'")]),
     ("no pull secret and no payload", &[("payload: builtin\n", "")]),
+    ("speed of nobody", &[("    apiVIPs:", "    controlPlaneHardwareSpeed: Slow\n    apiVIPs:")]),
     ("payload of nowhere", &[("payload: builtin", "payload: builtins")]),
     ("kubernetes without version", &[("payload: builtin", "payload: kubernetes")]),
     ("version of builtin", &[("payload: builtin", "payload: {type: builtin, version: v1.36.0}")]),

@@ -211,6 +211,7 @@ pub struct BareMetal {
     #[serde(rename = "bmcVerifyCA")]
     pub bmc_verify_ca: Option<String>,
     pub kexec: Option<bool>,
+    pub control_plane_hardware_speed: Option<String>,
     #[serde(rename = "bgpVIPConfig")]
     pub bgp_vip_config: Option<Value>,
 }

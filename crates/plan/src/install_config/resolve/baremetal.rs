@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use model::Mac;
 
 use super::super::written::{self, Written};
-use super::super::{BareMetal, BootstrapStatic, Image, Mode, Networking, Pool};
+use super::super::{BareMetal, BootstrapStatic, HardwareSpeed, Image, Mode, Networking, Pool};
 use super::text::{check_certificates, is_sha256, is_subdomain, shown};
 use super::{hosts, known, provisioning, vips};
 use crate::problem::Problems;
@@ -158,6 +158,7 @@ pub fn resolve(
             "remove it, or use loadBalancer.type: UserManaged",
         );
     }
+    let hardware_speed = hardware_speed(baremetal, problems);
     let provisioning = provisioning?;
     let bridged = provisioning.mode != Mode::Disabled;
     Some(BareMetal {
@@ -183,7 +184,21 @@ pub fn resolve(
         external_dns_records: records == "External",
         bmc_verify_ca: baremetal.bmc_verify_ca.clone(),
         kexec: baremetal.kexec.unwrap_or_default(),
+        hardware_speed,
     })
+}
+
+fn hardware_speed(baremetal: &written::BareMetal, problems: &mut Problems) -> HardwareSpeed {
+    let field = format!("{PATH}.controlPlaneHardwareSpeed");
+    let Some(word) = &baremetal.control_plane_hardware_speed else {
+        return HardwareSpeed::default();
+    };
+    known(&field, word, &["Standard", "Slower"], problems);
+    if word == "Slower" {
+        HardwareSpeed::Slower
+    } else {
+        HardwareSpeed::Standard
+    }
 }
 
 fn bootstrap_static(
