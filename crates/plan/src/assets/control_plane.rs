@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::daemons::node_name;
 use super::nodes::Etcd;
 use super::{Inputs, payload, yaml};
-use crate::cluster::HostPlan;
-use crate::install_config::{HardwareSpeed, Payload, Role};
+use crate::cluster::{HostPlan, Pace};
+use crate::install_config::{Payload, Role};
 
 const PKI: &str = "/etc/plinth/pki";
 const NAMESPACE: &str = "openshift-machine-api";
@@ -39,11 +39,7 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan, joins: Etcd) -> String {
     // that knows them comes with the cluster.
     peer_security["client-cert-file"] = json!(format!("{PKI}/etcd-client.crt"));
     peer_security["client-key-file"] = json!(format!("{PKI}/etcd-client.key"));
-    // As OpenShift's profiles of the same names.
-    let (heartbeat, election) = match inputs.plan.cluster.hardware_speed {
-        HardwareSpeed::Standard => (100, 1000),
-        HardwareSpeed::Slower => (500, 2500),
-    };
+    let pace = Pace::of(inputs.plan.cluster.hardware_speed);
     yaml(&json!({
         "name": name,
         "data-dir": "/var/lib/plinth/etcd",
@@ -62,8 +58,8 @@ pub fn etcd(inputs: &Inputs, host: &HostPlan, joins: Etcd) -> String {
         "auto-compaction-mode": "periodic",
         "auto-compaction-retention": "1h",
         "quota-backend-bytes": 2_147_483_648_u64,
-        "heartbeat-interval": heartbeat,
-        "election-timeout": election,
+        "heartbeat-interval": pace.etcd_heartbeat_ms,
+        "election-timeout": pace.etcd_election_ms,
         "logger": "zap",
         "log-level": "warn",
     }))

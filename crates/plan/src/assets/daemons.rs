@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Inputs, payload, yaml};
-use crate::cluster::HostPlan;
-use crate::install_config::{HardwareSpeed, Mode, Payload, Role};
+use crate::cluster::{HostPlan, Looks, Pace};
+use crate::install_config::{Mode, Payload, Role};
 
 /// Names that the bootstrap's NICs get by their MAC, so that files can be written before it boots.
 pub const EXTERNAL: &str = "external";
@@ -109,16 +109,16 @@ fn names(inputs: &Inputs, name: &str, config: &mut Value) {
 
 fn check(inputs: &Inputs, name: &str) -> Value {
     let ports = &inputs.plan.ports;
-    let (interval, timeout) = match inputs.plan.cluster.hardware_speed {
-        HardwareSpeed::Standard => (1000, 900),
-        HardwareSpeed::Slower => (3000, 2500),
-    };
+    let Looks {
+        interval_ms,
+        timeout_ms,
+    } = Pace::of(inputs.plan.cluster.hardware_speed).checks;
     let http = |url: String, insecure: bool| {
         let mut look = json!({"url": url});
         if insecure {
             look["insecure"] = json!(true);
         }
-        json!({"name": name, "http": look, "interval_ms": interval, "timeout_ms": timeout})
+        json!({"name": name, "http": look, "interval_ms": interval_ms, "timeout_ms": timeout_ms})
     };
     let https =
         |port: &str, path: &str| http(format!("https://127.0.0.1:{}{path}", ports[port]), true);
@@ -137,11 +137,12 @@ fn check(inputs: &Inputs, name: &str) -> Value {
 fn balancers(inputs: &Inputs) -> Value {
     let ports = &inputs.plan.ports;
     let vips = inputs.plan.api_vips();
+    let pace = Pace::of(inputs.plan.cluster.hardware_speed);
     let families = [("0.0.0.0", true), ("[::]", false)];
     let listen = families
         .iter()
         .filter(|(_, v4)| vips.iter().any(|vip| vip.is_ipv4() == *v4));
-    let listener = |name: &str, balancer: &str, check: &str| {
+    let listener = |name: &str, balancer: &str, check: Value| {
         let port = ports[balancer];
         let listen = listen.clone().map(|(any, _)| format!("{any}:{port}"));
         let mut listener = json!({
@@ -149,33 +150,34 @@ fn balancers(inputs: &Inputs) -> Value {
             "listen": listen.collect::<Vec<_>>(),
             "redirect": {"addresses": vips, "port": ports[name]},
             "members": {"port": ports[name]},
-            "check": {"https": check},
+            "check": check,
         });
-        let look = |listener: &mut Value, interval: u32, timeout: u32| {
-            listener["check"]["interval_ms"] = json!(interval);
-            listener["check"]["timeout_ms"] = json!(timeout);
+        let looks = if name == "api" {
+            pace.api_looks
+        } else {
+            Some(pace.other_looks)
         };
-        match (name, inputs.plan.cluster.hardware_speed) {
-            ("api", HardwareSpeed::Standard) => {}
-            ("api", HardwareSpeed::Slower) => look(&mut listener, 500, 1500),
-            // Nobody counts the milliseconds of these.
-            (_, HardwareSpeed::Standard) => look(&mut listener, 2000, 1500),
-            (_, HardwareSpeed::Slower) => look(&mut listener, 5000, 4000),
+        if let Some(looks) = looks {
+            listener["check"]["interval_ms"] = json!(looks.interval_ms);
+            listener["check"]["timeout_ms"] = json!(looks.timeout_ms);
         }
         listener
     };
+    let https = |path: &str| json!({"https": path});
     let mut all = vec![
-        listener("api", "balancer", "/readyz"),
-        listener("mcs", "balancer-mcs", "/healthz"),
+        listener("api", "balancer", https("/readyz")),
+        listener("mcs", "balancer-mcs", https("/healthz")),
     ];
     if inputs.plan.cluster.payload == Payload::Builtin {
         // On one master at a time; agents find it wherever it is.
-        all.push(listener("ironic", "balancer-ironic", "/"));
+        all.push(listener("ironic", "balancer-ironic", https("/")));
         if inputs.plan.provisioning.mode == Mode::Disabled {
             // With a provisioning network images are at its address.
-            let mut images = listener("boot-http", "balancer-boot-http", "/");
-            images["check"] = json!({"tcp": true, "interval_ms": 2000, "timeout_ms": 1500});
-            all.push(images);
+            all.push(listener(
+                "boot-http",
+                "balancer-boot-http",
+                json!({"tcp": true}),
+            ));
         }
     }
     all.into()

@@ -6,6 +6,7 @@
 mod certificates;
 mod diff;
 mod hosts;
+mod pace;
 mod steps;
 mod table;
 mod vips;
@@ -26,6 +27,7 @@ use crate::subnet::nth;
 pub use certificates::{Certificate, Issuer, Usage};
 pub use diff::{Change, diff};
 pub use hosts::{Bmc, Disk, HostPlan};
+pub use pace::{Looks, Pace};
 pub use steps::{Step, Timeouts};
 pub use vips::{Holder, Vip, Weight};
 

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use protocols::vrrp::VirtualRouterId;
 use serde::Serialize;
 
-use super::HostPlan;
-use crate::install_config::{HardwareSpeed, InstallConfig, Role};
+use super::{HostPlan, Pace};
+use crate::install_config::{InstallConfig, Role};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Vip {
@@ -79,10 +79,7 @@ pub fn plan(config: &InstallConfig, hosts: &[HostPlan]) -> Vec<Vip> {
                 // Both families use one id: they are separate on the wire.
                 vrid: VirtualRouterId::of_cluster(&config.name, purpose).get(),
                 vrrp_version: 3,
-                advertise_ms: match baremetal.hardware_speed {
-                    HardwareSpeed::Standard => 40,
-                    HardwareSpeed::Slower => 120,
-                },
+                advertise_ms: Pace::of(baremetal.hardware_speed).advertise_ms,
                 holders: if baremetal.managed_load_balancer {
                     holders(purpose, hosts)
                 } else {
