@@ -63,6 +63,14 @@ impl Args {
     }
 }
 
+/// An emulated processor, without what it is better off not showing to guests:
+///
+/// - cx16: now and then cmpxchg16b tears a free list of the guest kernel's slab allocator, and the guest panics.
+/// - erms, fsrm: "quick" strings are moved byte by byte; the kernel would clear and copy every page like that.
+/// - smap: opening user memory and closing it again ends a block of translated code, each time.
+/// - la57: one more level of page tables to walk.
+const EMULATED: &str = "max,-cx16,-erms,-fsrm,-smap,-la57";
+
 fn accel(args: &mut Args, accel: &Accel) {
     match accel {
         Accel::Kvm => {
@@ -71,9 +79,7 @@ fn accel(args: &mut Args, accel: &Accel) {
         }
         Accel::Tcg { .. } => {
             args.option("-accel", "tcg,thread=multi");
-            // Emulated, cmpxchg16b now and then tears a free list of the guest kernel's slab allocator, and the guest
-            // panics; a kernel that does not see it does without.
-            args.option("-cpu", "max,-cx16");
+            args.option("-cpu", EMULATED);
         }
     }
 }

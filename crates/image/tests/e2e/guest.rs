@@ -36,7 +36,7 @@ impl Guest {
             "-accel",
             "tcg,thread=multi",
             "-cpu",
-            "max,-cx16",
+            "max,-cx16,-erms,-fsrm,-smap,-la57",
             "-machine",
             "q35",
             "-m",
