@@ -117,7 +117,7 @@ impl Server {
         let auth = auth(config)?;
         let tls = tls(config)?.map(RwLock::new);
         let store = Arc::new(store);
-        let settings = Settings::of(config);
+        let settings = Settings::of(config)?;
         let mut deploy = config.deploy.clone();
         if let (None, Some(boot)) = (&deploy.images_url, &settings) {
             deploy.images_url = Some(format!("{}/images", boot.http_url));
@@ -191,12 +191,12 @@ impl Server {
     }
 
     fn reload(&self, config: &Config) -> Result<(), Error> {
-        let (auth, new) = (auth(config)?, tls(config)?);
+        let (auth, new, settings) = (auth(config)?, tls(config)?, Settings::of(config)?);
         self.service.set_auth(auth);
         if let (Some(tls), Some(new)) = (&self.tls, new) {
             *tls.write().unwrap_or_else(PoisonError::into_inner) = new;
         }
-        if let (Some(boot), Some(settings)) = (&self.boot, Settings::of(config)) {
+        if let (Some(boot), Some(settings)) = (&self.boot, settings) {
             boot.reload(settings);
         }
         Ok(())
@@ -346,7 +346,11 @@ mod tests {
         std::fs::write(&certificate, made.cert.pem()).unwrap();
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         (
-            Tls { certificate, key },
+            Tls {
+                certificate,
+                key,
+                ca: None,
+            },
             reqwest::Certificate::from_pem(made.cert.pem().as_bytes()).unwrap(),
         )
     }

@@ -64,6 +64,8 @@ pub struct Replicate {
     /// PEM of who signed its certificate.
     pub ca: Vec<u8>,
     pub secret: Secret<String>,
+    /// Nothing is fetched before this file is here: a sign that there is time for it.
+    pub after: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +121,7 @@ struct WrittenReplicate {
     files: Option<String>,
     ca: PathBuf,
     secret: Secret<String>,
+    after: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -313,6 +316,7 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
                 files: given.files.map(|url| url.trim_end_matches('/').to_owned()),
                 ca,
                 secret: given.secret,
+                after: given.after,
             }),
             Err(error) => {
                 let path = given.ca.display();

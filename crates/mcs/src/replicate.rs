@@ -46,10 +46,19 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Between two pieces of a file.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// The payload comes in the end, whatever became of the sign for it.
+const LATEST: Duration = Duration::from_mins(10);
+const LOOK: Duration = Duration::from_secs(2);
+
 /// Returns when the payload is here.
 pub async fn run(from: &Replicate, dir: &Path) {
     let mut pause = FIRST_PAUSE;
     let mut said = None;
+    if let Some(sign) = &from.after
+        && payload::read(dir).await.is_none()
+    {
+        wait_for(sign).await;
+    }
     loop {
         if payload::read(dir).await.is_some() {
             return;
@@ -73,6 +82,23 @@ pub async fn run(from: &Replicate, dir: &Path) {
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn wait_for(sign: &Path) {
+    let here = async || fs::try_exists(sign).await.unwrap_or(false);
+    if here().await {
+        return;
+    }
+    info!(after = %sign.display(), "the payload can wait");
+    let coming = async {
+        while !here().await {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    if tokio::time::timeout(LATEST, coming).await.is_err() {
+        let minutes = LATEST.as_secs() / 60;
+        warn!(after = %sign.display(), minutes, "the payload waits no longer");
     }
 }
 
@@ -417,6 +443,7 @@ mod tests {
                 files: Some(format!("http://localhost:{}", port(&public))),
                 ca: std::fs::read(self.at("ca.pem")).unwrap(),
                 secret: model::Secret::new(secret.to_owned()),
+                after: None,
             };
             let server = Server::open(config).unwrap();
             let wants = self.at("wants");
@@ -469,6 +496,7 @@ mod tests {
             files: Some(format!("http://{}", listener.local_addr().unwrap())),
             ca: std::fs::read(site.at("ca.pem")).unwrap(),
             secret: model::Secret::new("secret".to_owned()),
+            after: None,
         };
         let entry = Entry {
             name: "images/os.raw".into(),
@@ -482,6 +510,24 @@ mod tests {
             fetched = source.file(&entry, &wants) => fetched.unwrap(),
         }
         assert!(std::fs::read(site.at("wants/images/os.raw")).unwrap() == site.image);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_payload_waits_for_its_sign_but_not_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let sign = dir.path().join("identity.pem");
+        let begin = tokio::time::Instant::now();
+        let made = async {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            std::fs::write(&sign, "").unwrap();
+        };
+        tokio::join!(wait_for(&sign), made);
+        assert!((30..35).contains(&begin.elapsed().as_secs()));
+        let begin = tokio::time::Instant::now();
+        wait_for(&sign).await;
+        assert!(begin.elapsed().is_zero());
+        wait_for(&dir.path().join("never")).await;
+        assert_eq!(begin.elapsed().as_secs() / 60, 10);
     }
 
     #[tokio::test]

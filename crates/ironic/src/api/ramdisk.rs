@@ -49,7 +49,10 @@ pub async fn lookup(service: &Service, request: &Request) -> Result<Reply, Fault
                 .state
                 .lookup(fast_track || node.life.settings.fast_track)
         });
-        node.ok_or_else(|| Fault::not_found("Node could not be found."))
+        let node = node.ok_or_else(|| Fault::not_found("Node could not be found."))?;
+        // A token for an agent whose power is about to be cut would be missed by the next one.
+        known_or_unlocked(&node)?;
+        Ok(node)
     })
     .await
     .map(|document| Reply::ok(&document))
@@ -148,9 +151,7 @@ pub async fn heartbeat(service: &Service, request: &Request, ident: &str) -> Res
         .change(|tables| {
             let node = nodes::in_tables(tables, request, ident)?;
             beat.check(&node)?;
-            if node.reservation.is_some() && !node.driver_internal_info.contains_key("agent_url") {
-                nodes::unlocked(&node)?;
-            }
+            known_or_unlocked(&node)?;
             let mut node = Node::clone(&node);
             let now = Timestamp::now();
             match node.life.heard(&beat.url, now) {
@@ -172,6 +173,14 @@ pub async fn heartbeat(service: &Service, request: &Request, ident: &str) -> Res
         .await?;
     service.conductor.poke(uuid);
     Ok(Reply::accepted())
+}
+
+/// While somebody works on a node, only the agent he works with is listened to; another is to come again.
+fn known_or_unlocked(node: &Node) -> Result<(), Fault> {
+    if node.driver_internal_info.contains_key("agent_url") {
+        return Ok(());
+    }
+    nodes::unlocked(node)
 }
 
 /// One call of an agent.

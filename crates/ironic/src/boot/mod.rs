@@ -74,6 +74,8 @@ pub enum Error {
         by: Option<String>,
         source: io::Error,
     },
+    #[error("could not read {}, by which agents are to know this service (tls.ca, or else tls.certificate)", path.display())]
+    Authority { path: PathBuf, source: io::Error },
     #[error("could not make a certificate for virtual media")]
     Certificate(#[source] certificate::Error),
 }
@@ -91,8 +93,10 @@ pub struct Settings {
 
 impl Settings {
     /// Nothing where no boot services are wanted.
-    pub fn of(config: &Config) -> Option<Self> {
-        let boot = config.boot.clone()?;
+    pub fn of(config: &Config) -> Result<Option<Self>, Error> {
+        let Some(boot) = config.boot.clone() else {
+            return Ok(None);
+        };
         let scheme = if config.tls.is_some() {
             "https"
         } else {
@@ -102,11 +106,14 @@ impl Settings {
             || format!("{scheme}://{}:{}", boot.address, config.listen.port()),
             |url| url.trim_end_matches('/').to_owned(),
         );
-        // Whoever signed it is at the end of the chain.
-        let certificate = config
-            .tls
-            .as_ref()
-            .and_then(|tls| std::fs::read(&tls.certificate).ok());
+        // Whoever signed it is named, or at the end of the chain.
+        let authority = config.tls.as_ref().map(|tls| {
+            std::fs::read(tls.authority()).map_err(|source| Error::Authority {
+                path: tls.authority().to_owned(),
+                source,
+            })
+        });
+        let certificate = authority.transpose()?;
         let media_scheme = match boot.media.by {
             MediaBy::OwnTls | MediaBy::Tls(_) => "https",
             MediaBy::Http => "http",
@@ -115,12 +122,12 @@ impl Settings {
             boot.media.url.clone().unwrap_or_else(|| {
                 format!("{media_scheme}://{}:{}", boot.address, boot.media.port)
             });
-        Some(Self {
+        Ok(Some(Self {
             api: Api { url, certificate },
             http_url: format!("http://{}:{}", boot.address, boot.http_port),
             media_url,
             boot,
-        })
+        }))
     }
 
     /// The address of the CD a node is to boot from now.

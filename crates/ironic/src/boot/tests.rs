@@ -9,11 +9,38 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::media::Discs;
-use super::{Settings, script};
+use super::{Error, Settings, script};
 use crate::config::Config;
 use crate::record::{BootOrder, Interfaces, Node};
 
 const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
+
+#[test]
+fn agents_on_a_disc_know_the_service_by_whoever_signed_its_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("leaf", "the leaf"), ("root", "the root")] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let authority = |ca: &str| {
+        let at = folder.path().display();
+        let text = format!(
+            "tls: {{certificate: {at}/leaf, key: {at}/key{ca}}}\nboot: {{interface: eth0, address: 172.22.0.3/24, dhcp: {{mode: off}}}}\n"
+        );
+        let config = Config::parse(&text, Path::new("test")).unwrap();
+        let certificate = Settings::of(&config)?.unwrap().api.certificate;
+        Ok::<_, Error>(String::from_utf8(certificate.unwrap()).unwrap())
+    };
+    assert_eq!(authority("").unwrap(), "the leaf");
+    let ca = format!(", ca: {}/root", folder.path().display());
+    assert_eq!(authority(&ca).unwrap(), "the root");
+    // Without it agents would have to believe anybody.
+    let missing = format!(", ca: {}/nobody", folder.path().display());
+    let error = authority(&missing).unwrap_err().to_string();
+    assert!(
+        error.contains("nobody") && error.contains("tls.ca"),
+        "{error}"
+    );
+}
 
 fn settings(folder: &Path) -> Settings {
     let folder = folder.display();
@@ -21,7 +48,8 @@ fn settings(folder: &Path) -> Settings {
         "boot:\n  interface: eth0\n  address: 172.22.0.3/24\n  dhcp: {{mode: off}}\n  \
          ramdisk: {{kernel: {folder}/vmlinuz, initrd: {folder}/initrd, append: quiet, directories: [{folder}]}}\n"
     );
-    Settings::of(&Config::parse(&text, Path::new("test")).unwrap()).unwrap()
+    let config = Config::parse(&text, Path::new("test")).unwrap();
+    Settings::of(&config).unwrap().unwrap()
 }
 
 fn node(into: Option<BootInto>, by: BootBy) -> Node {

@@ -15,12 +15,7 @@ use crate::store::{Change, Tables};
 pub fn side_effects(node: &mut Node, work: &Work, tables: &Tables) -> Vec<Change> {
     let ends_agent = matches!(
         work,
-        Work::ForgetAgent
-            | Work::PowerOff
-            | Work::PowerCycle
-            | Work::StopAgent
-            | Work::StartInstalled
-            | Work::BootAgain { .. }
+        Work::ForgetAgent | Work::PowerOff | Work::StopAgent | Work::StartInstalled
     );
     if ends_agent {
         node.forget_agent();

@@ -139,7 +139,8 @@ impl Conductor {
         }
         // What may not be done twice, or is to be seen, is noted first.
         let mut noted = None;
-        if !work.repeatable() || step.is_some() || node.reservation.is_none() {
+        let reboots = matches!(work, Work::PowerCycle | Work::BootAgain { .. });
+        if !work.repeatable() || step.is_some() || node.reservation.is_none() || reboots {
             let (work, host) = (&work, &self.options.host);
             let kept = self.store.change(|tables| {
                 let Some(node) = tables.nodes.get(node.uuid) else {
@@ -151,6 +152,10 @@ impl Conductor {
                 }
                 node.life.starting(work);
                 node.reservation = Some(host.clone());
+                if reboots {
+                    // A fast host looks us up again before its BMC has said that it is on.
+                    node.forget_agent();
+                }
                 if let Some(step) = step {
                     show_step(&mut node, step);
                 }

@@ -458,6 +458,7 @@ impl Check<'_> {
             Some(tls) => MediaBy::Tls(Tls {
                 certificate: tls.certificate.into(),
                 key: tls.key.into(),
+                ca: None,
             }),
             None if written.http => MediaBy::Http,
             None => MediaBy::OwnTls,

@@ -45,6 +45,15 @@ pub struct Config {
 pub struct Tls {
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// Who signed the certificate; a certificate without one vouches for itself.
+    pub ca: Option<PathBuf>,
+}
+
+impl Tls {
+    /// By which others know the certificate to be the right one.
+    pub fn authority(&self) -> &Path {
+        self.ca.as_ref().unwrap_or(&self.certificate)
+    }
 }
 
 impl Config {

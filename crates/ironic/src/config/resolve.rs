@@ -16,8 +16,12 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
         ));
     });
     if let Some(tls) = &written.tls {
-        for (key, value) in [("tls.certificate", &tls.certificate), ("tls.key", &tls.key)] {
-            if value.is_empty() {
+        for (key, value) in [
+            ("tls.certificate", Some(&tls.certificate)),
+            ("tls.key", Some(&tls.key)),
+            ("tls.ca", tls.ca.as_ref()),
+        ] {
+            if value.is_some_and(String::is_empty) {
                 problems.push(format!("{key}: must be the path of a PEM file"));
             }
         }
@@ -93,6 +97,7 @@ pub fn resolve(written: Written) -> Result<Config, Vec<String>> {
         tls: written.tls.map(|tls| Tls {
             certificate: tls.certificate.into(),
             key: tls.key.into(),
+            ca: tls.ca.map(Into::into),
         }),
         htpasswd,
         public_endpoint: written.public_endpoint,

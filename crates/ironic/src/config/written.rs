@@ -62,6 +62,7 @@ impl Default for Written {
 pub struct Tls {
     pub certificate: String,
     pub key: String,
+    pub ca: Option<String>,
 }
 
 #[derive(Deserialize)]

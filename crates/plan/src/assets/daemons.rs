@@ -225,6 +225,10 @@ pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
             "ca": "/etc/plinth/pki/root-ca.crt",
             "secret": secret.expose(),
         });
+        if inputs.plan.cluster.payload == Payload::Builtin {
+            // A node that has joined: to fetch images while etcd forms would hold it up.
+            config["replicate"]["after"] = json!("/var/lib/plinth/node/identity.pem");
+        }
         config["readers"] = json!([
             {"name": "control-plane", "secret_sha256": sha256(secret.expose())},
         ]);
@@ -244,7 +248,12 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
     let images = format!("{}/images", payload::MOUNT);
     let mut config = json!({
         "listen": format!("[::]:{}", ports["ironic"]),
-        "tls": {"certificate": "/etc/plinth/pki/ironic.crt", "key": "/etc/plinth/pki/ironic.key"},
+        // Discs take the authority along, by which agents know the service.
+        "tls": {
+            "certificate": "/etc/plinth/pki/ironic.crt",
+            "key": "/etc/plinth/pki/ironic.key",
+            "ca": "/etc/plinth/pki/root-ca.crt",
+        },
         "auth": {"htpasswd": "/etc/plinth/ironic.htpasswd"},
         "state": "/var/lib/plinth/ironic/ironic.redb",
         "host": master.map_or("bootstrap", node_name),

@@ -1,5 +1,7 @@
 //! What agents call, on a node whose power is fake and whose inspection is real.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::Api;
@@ -192,6 +194,38 @@ async fn the_token_is_given_once_and_heartbeats_need_it() {
         api.get("/v1/nodes/n0").await.json()["driver_internal_info"]["agent_url"],
         "https://10.0.0.7:9999"
     );
+}
+
+#[tokio::test]
+async fn a_host_that_is_booted_again_gets_a_token_when_its_power_is_settled() {
+    let api = Api::with("{timers: {boot_retry: 0.2, boot_retries: 1}, fake: {power: 0.3}}").await;
+    let node = inspecting(&api).await;
+    let lookup = format!("/v1/lookup?node_uuid={node}");
+    let token = |found: &Value| found["config"]["agent_token"].as_str().unwrap().to_owned();
+    // The first one dies with its token, unheard.
+    let lost = token(&api.get(&lookup).await.is(200).json());
+    assert_ne!(lost, "******");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let (mut refused, mut given) = (false, None);
+    while given.is_none() {
+        assert!(
+            Instant::now() < deadline,
+            "no second token; refused: {refused}"
+        );
+        let answer = api.get(&lookup).await;
+        if answer.status == 409 {
+            refused = true;
+        } else {
+            given = Some(token(&answer.is(200).json())).filter(|token| token != "******");
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(refused, "while the power changes nobody is given a token");
+    let given = given.unwrap();
+    assert_ne!(given, lost);
+    let beat = json!({"callback_url": "https://10.0.0.7:9999", "agent_token": given, "agent_version": "11.0"});
+    let call = format!("POST /v1/heartbeat/{node}");
+    api.call(&call, beat).await.is(202);
 }
 
 #[tokio::test]
