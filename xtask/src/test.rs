@@ -21,7 +21,7 @@ pub enum Tier {
     Interop,
     /// QEMU servers, from power on
     E2e,
-    /// Whole clusters on QEMU servers; only when asked for, because it takes a quarter of an hour
+    /// Whole clusters on QEMU servers; only when asked for, because it takes half an hour
     Cluster,
 }
 
@@ -78,28 +78,30 @@ pub fn run(tier: Option<Tier>, only: Option<&str>) -> Result<()> {
 fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
     match tier {
         Tier::Tidy => tidy::run(),
-        Tier::Unit => cargo_test(&["--lib", "--bins"], only),
-        Tier::Sim => cargo_test(&["--test", "sim"], only),
+        Tier::Unit => cargo_test(&["--lib", "--bins"], only, None),
+        Tier::Sim => cargo_test(&["--test", "sim"], only, None),
         Tier::Netns | Tier::Interop => {
             need_root(tier)?;
-            cargo_test(&["--test", tier.name()], only)
+            cargo_test(&["--test", tier.name()], only, None)
         }
         Tier::E2e | Tier::Cluster => {
             need_root(tier)?;
             build::agent()?;
-            cargo_test(&["--test", tier.name()], only)
+            // How long each phase took, and how long the API was away, are worth reading when all is well, too.
+            let show = (tier == Tier::Cluster).then_some("--show-output");
+            cargo_test(&["--test", tier.name()], only, show)
         }
     }
 }
 
-fn cargo_test(targets: &[&str], only: Option<&str>) -> Result<()> {
+fn cargo_test(targets: &[&str], only: Option<&str>, harness: Option<&str>) -> Result<()> {
     let mut command = sh::cargo(["test", "--workspace", "--no-fail-fast"]);
     command
         .args(targets)
-        .env("PLINTH_AGENT", build::agent_binary());
-    if let Some(only) = only {
-        command.args(["--", only]);
-    }
+        .env("PLINTH_AGENT", build::agent_binary())
+        .arg("--")
+        .args(only)
+        .args(harness);
     sh::run(&mut command)
 }
 

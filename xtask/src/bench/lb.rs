@@ -2,33 +2,29 @@
 //! configured as OpenShift does. The balancer has one processor.
 
 use std::io::{Read, Write};
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::backend;
 use super::daemon::{Daemon, cpu_seconds};
+use super::load::{self, Ask, Done};
 use super::place::{self, Node};
 use super::probe::Probes;
 use super::report::{Better, Report, Row, Target, percentile};
 use super::{Scratch, plinth, say};
-use crate::sh;
 
 const ROUNDS: usize = 11;
 /// A dead backend keeps the incumbent busy for half a minute.
 const FAULT_ROUNDS: usize = 3;
-const TIME: Duration = Duration::from_secs(2);
-const CONNECTIONS: usize = 16;
+/// Of what haproxy can do at most; at this rate both are asked how long they need.
+const PACE: f64 = 0.6;
 /// After a fault, in which the share of failed connections is taken.
 const COUNTED: Duration = Duration::from_secs(10);
-const BULK: usize = 1 << 32;
-/// Of recv(2); for TCP it means: do not copy (tcp(7)).
-const MSG_TRUNC: i32 = 0x20;
 
 pub fn run() -> Result<()> {
     let scratch = Scratch::new("lb")?;
@@ -61,16 +57,8 @@ pub fn run() -> Result<()> {
         for _ in 0..FAULT_ROUNDS {
             for program in [Program::Ours, Program::Haproxy] {
                 let (last, failed) = program.fault(&scratch, &nodes, fault)?;
-                match program {
-                    Program::Ours => {
-                        time.ours(last);
-                        share.ours(failed);
-                    }
-                    Program::Haproxy => {
-                        time.theirs(last);
-                        share.theirs(failed);
-                    }
-                }
+                program.note(last, &mut time);
+                program.note(failed, &mut share);
             }
         }
         report.add(time);
@@ -91,28 +79,25 @@ fn throughput(scratch: &Scratch, report: &mut Report) -> Result<()> {
     let servers: Vec<String> = (1..=3).map(|at| format!("127.0.1.{at}:6443")).collect();
     let ours = Program::Ours.start(scratch, &servers, 0)?;
     let theirs = Program::Haproxy.start(scratch, &servers, 0)?;
+    let both = [(Program::Ours, &ours), (Program::Haproxy, &theirs)];
     for work in Work::ALL {
         let mut rows = work.rows();
         for _ in 0..ROUNDS {
-            for (value, row) in work
-                .measure(Program::Ours.address(), &ours)?
-                .into_iter()
-                .zip(&mut rows)
-            {
-                row.ours(value);
-            }
-            for (value, row) in work
-                .measure(Program::Haproxy.address(), &theirs)?
-                .into_iter()
-                .zip(&mut rows)
-            {
-                row.theirs(value);
+            for (program, daemon) in both {
+                let values = work.measure(program.address(), daemon)?;
+                for (value, row) in values.into_iter().zip(&mut rows) {
+                    program.note(value, row);
+                }
             }
         }
-        say(work.name());
+        let most = rows[0].their_median().context("haproxy was measured")?;
         for row in rows {
             report.add(row);
         }
+        if let Some(ask) = work.ask() {
+            report.add(latency(ask, (most * PACE).round())?);
+        }
+        say(work.name());
     }
     let mut memory = Row::new("memory", "MiB", Better::Less, Target::Under(32.0)).beside("haproxy");
     memory.ours(ours.memory_mib()?);
@@ -120,6 +105,25 @@ fn throughput(scratch: &Scratch, report: &mut Report) -> Result<()> {
     report.add(memory);
     drop(backends);
     Ok(())
+}
+
+/// At a rate that both can do. With as many clients as there can be, the faster balancer would have the busier machine,
+/// and the tail would be of clients and backends that wait for a processor.
+fn latency(ask: Ask, rate: f64) -> Result<Row> {
+    let what = match ask {
+        Ask::NewConnection => "a new connection",
+        Ask::KeptConnection => "a request on a kept connection",
+    };
+    let what = format!("{what}, p99 at {rate:.0}/s");
+    let mut row = Row::new(what, "ms", Better::Less, Target::Times(1.0)).beside("haproxy");
+    for _ in 0..ROUNDS {
+        for program in [Program::Ours, Program::Haproxy] {
+            let latencies = load::paced(program.address(), ask, rate)?;
+            let p99 = percentile(&latencies, 0.99).context("some were answered")?;
+            program.note(p99, &mut row);
+        }
+    }
+    Ok(row)
 }
 
 #[derive(Clone, Copy)]
@@ -140,162 +144,44 @@ impl Work {
         }
     }
 
-    fn rows(self) -> Vec<Row> {
-        let equal = Target::Times(1.0);
-        let rows = match self {
-            Self::Connections => vec![
-                Row::new("new connections", "1/s", Better::More, equal),
-                Row::new("new connections, p99", "ms", Better::Less, equal),
-                Row::new(
-                    "new connections per second of processor",
-                    "1/s",
-                    Better::More,
-                    equal,
-                ),
-            ],
-            Self::Requests => vec![
-                Row::new(
-                    "requests on kept connections, by wrk",
-                    "1/s",
-                    Better::More,
-                    equal,
-                ),
-                Row::new(
-                    "requests on kept connections, p99",
-                    "ms",
-                    Better::Less,
-                    equal,
-                ),
-                Row::new(
-                    "requests per second of processor",
-                    "1/s",
-                    Better::More,
-                    equal,
-                ),
-            ],
-            Self::Bulk => vec![
-                Row::new("bulk", "GB/s", Better::More, Target::Times(2.0)),
-                Row::new(
-                    "bulk per second of processor",
-                    "GB/s",
-                    Better::More,
-                    Target::Times(2.0),
-                ),
-            ],
+    /// As much as goes through, and that per second of the balancer's processor.
+    fn rows(self) -> [Row; 2] {
+        let (what, unit, target) = match self {
+            Self::Connections => ("new connections", "1/s", Target::Times(1.0)),
+            Self::Requests => (
+                "requests on kept connections, by wrk",
+                "1/s",
+                Target::Times(1.0),
+            ),
+            Self::Bulk => ("bulk", "GB/s", Target::Times(2.0)),
         };
-        rows.into_iter().map(|row| row.beside("haproxy")).collect()
+        [
+            what.to_string(),
+            format!("{} per second of processor", self.name()),
+        ]
+        .map(|what| Row::new(what, unit, Better::More, target).beside("haproxy"))
     }
 
-    fn measure(self, address: SocketAddr, balancer: &Daemon) -> Result<Vec<f64>> {
+    /// What a client does that wants to know how long it takes.
+    fn ask(self) -> Option<Ask> {
+        match self {
+            Self::Connections => Some(Ask::NewConnection),
+            Self::Requests => Some(Ask::KeptConnection),
+            Self::Bulk => None,
+        }
+    }
+
+    /// The values of its rows.
+    fn measure(self, address: SocketAddr, balancer: &Daemon) -> Result<[f64; 2]> {
         let before = cpu_seconds(balancer.pid()).unwrap_or(0.0);
-        let (count, mut values) = match self {
-            Self::Connections => connect(address)?,
-            Self::Requests => wrk(address)?,
-            Self::Bulk => bulk(address)?,
+        let Done { count, seconds } = match self {
+            Self::Connections => load::connections(address)?,
+            Self::Requests => load::wrk(address)?,
+            Self::Bulk => load::bulk(address)?,
         };
         let used = cpu_seconds(balancer.pid()).unwrap_or(0.0) - before;
-        values.push(count / used.max(0.01));
-        Ok(values)
+        Ok([count / seconds, count / used.max(0.01)])
     }
-}
-
-/// One request on each connection. How many, per second, and p99.
-fn connect(address: SocketAddr) -> Result<(f64, Vec<f64>)> {
-    let begin = Instant::now();
-    let work = || -> Result<Vec<f64>> {
-        let mut latencies = Vec::new();
-        let mut buffer = [0; 512];
-        while begin.elapsed() < TIME {
-            let start = Instant::now();
-            let mut stream = TcpStream::connect(address)?;
-            stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
-            let mut got = 0;
-            loop {
-                match stream.read(&mut buffer)? {
-                    0 => break,
-                    length => got += length,
-                }
-            }
-            if got == 0 {
-                bail!("the balancer closed a connection without an answer");
-            }
-            latencies.push(start.elapsed().as_secs_f64() * 1000.0);
-        }
-        Ok(latencies)
-    };
-    let results: Result<Vec<Vec<f64>>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().expect("a worker does not panic"))
-            .collect()
-    });
-    let elapsed = begin.elapsed().as_secs_f64();
-    let latencies = results?.concat();
-    let count = latencies.len() as f64;
-    Ok((
-        count,
-        vec![
-            count / elapsed,
-            percentile(&latencies, 0.99).context("some connections were made")?,
-        ],
-    ))
-}
-
-fn wrk(address: SocketAddr) -> Result<(f64, Vec<f64>)> {
-    let text = sh::output(Command::new("wrk").args([
-        "--threads",
-        "1",
-        "--connections",
-        &CONNECTIONS.to_string(),
-        "--duration",
-        &format!("{}s", TIME.as_secs()),
-        "--latency",
-        &format!("http://{address}/"),
-    ]))?;
-    let word = |label: &str, at: usize| {
-        text.lines()
-            .find_map(|line| line.trim().strip_prefix(label)?.split_whitespace().nth(at))
-            .with_context(|| format!("wrk does not say {label}:\n{text}"))
-    };
-    let rate: f64 = word("Requests/sec:", 0)?.parse()?;
-    let latency = word("99%", 0)?;
-    let (digits, unit) = latency.split_at(
-        latency
-            .find(|letter: char| letter.is_alphabetic())
-            .unwrap_or(latency.len()),
-    );
-    let scale = match unit {
-        "us" => 0.001,
-        "ms" => 1.0,
-        "s" => 1000.0,
-        other => bail!("wrk counts in {other}"),
-    };
-    Ok((
-        rate * TIME.as_secs_f64(),
-        vec![rate, digits.parse::<f64>()? * scale],
-    ))
-}
-
-fn bulk(address: SocketAddr) -> Result<(f64, Vec<f64>)> {
-    let begin = Instant::now();
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(format!("GET /bytes/{BULK} HTTP/1.0\r\n\r\n").as_bytes())?;
-    // Bytes are counted and thrown away in the kernel: a copy here would be slower than a balancer without one.
-    let stream = socket2::Socket::from(stream);
-    let mut buffer = vec![MaybeUninit::uninit(); 1 << 20];
-    let mut got = 0;
-    loop {
-        match stream.recv_with_flags(&mut buffer, MSG_TRUNC)? {
-            0 => break,
-            length => got += length,
-        }
-    }
-    if got < BULK {
-        bail!("{got} of {BULK} bytes came");
-    }
-    let size = got as f64 / 1e9;
-    Ok((size, vec![size / begin.elapsed().as_secs_f64()]))
 }
 
 #[derive(Clone, Copy)]
@@ -340,6 +226,13 @@ impl Program {
         match self {
             Self::Haproxy => ([127, 0, 0, 1], 9445).into(),
             Self::Ours => ([127, 0, 0, 2], 9445).into(),
+        }
+    }
+
+    fn note(self, value: f64, row: &mut Row) {
+        match self {
+            Self::Haproxy => row.theirs(value),
+            Self::Ours => row.ours(value),
         }
     }
 

@@ -18,6 +18,7 @@ mod image;
 mod install;
 mod ironic;
 mod lb;
+mod load;
 mod place;
 mod plan;
 mod probe;

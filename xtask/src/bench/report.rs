@@ -145,9 +145,13 @@ impl Row {
         self
     }
 
+    pub fn their_median(&self) -> Option<f64> {
+        median(&self.theirs)
+    }
+
     /// How many times better ours is; above 1 is better.
     fn ratio(&self) -> Option<f64> {
-        let (theirs, ours) = (median(&self.theirs)?, median(&self.ours)?);
+        let (theirs, ours) = (self.their_median()?, median(&self.ours)?);
         let ratio = match self.better {
             Better::More => ours / theirs,
             Better::Less => theirs / ours,

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::{said, str_of};
-use crate::site::{API_VIP, Cluster, INGRESS_VIP, is_true, name, server};
+use crate::site::{API_VIP, Cluster, INGRESS_VIP, Installer, is_true, name, server};
+
+const MASTERS: [&str; 3] = ["master-0", "master-1", "master-2"];
 
 /// Emulated processors share two real ones.
 const SOON: Duration = Duration::from_mins(1);
@@ -64,13 +66,13 @@ print(json.dumps(sorted(seen)))
 
 #[test]
 fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
-    let cluster = Cluster::install(&["--masters", "3", "--workers", "1", "--servers", "5"]);
-    let masters = ["master-0", "master-1", "master-2"];
+    let rack = ["--masters", "3", "--workers", "1", "--servers", "5"];
+    let cluster = Cluster::install(&rack, Installer::IsKilled);
 
     let mut ready = cluster.ready();
     ready.sort();
     // Which of the hosts becomes the worker is nobody's business.
-    assert_eq!(ready[..3], masters, "{ready:?}");
+    assert_eq!(ready[..3], MASTERS, "{ready:?}");
     assert!(
         ready.len() == 4 && ready[3].starts_with("worker-"),
         "{ready:?}"
@@ -80,12 +82,12 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
         let machines = cluster.get("machines");
         machines.len() == 4 && machines.iter().all(running)
     });
-    let disk = cluster.lab.dir().join("site/bootstrap/disk.qcow2");
-    assert!(!disk.exists(), "the bootstrap VM is still here");
-    assert!(masters.contains(&cluster.vip_on().as_str()));
-    names_are_answered(&cluster);
-    ports_answer(&cluster);
-    ports_are_spread(&cluster);
+    stands_by_itself(&cluster);
+    // What stands in for a router says so.
+    assert_eq!(
+        http_code(&cluster, &format!("http://{INGRESS_VIP}/")),
+        "503"
+    );
 
     // The same command again finds nothing to do.
     cluster.lab.ok(&["up", "--name", &cluster.lab.name]);
@@ -130,6 +132,36 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
         let nodes = cluster.get("nodes");
         free && nodes.len() == 4
     });
+}
+
+#[test]
+fn a_rack_without_a_provisioning_network_becomes_a_control_plane_by_virtual_media() {
+    let rack = [
+        "--mode",
+        "virtual-media",
+        "--masters",
+        "3",
+        "--workers",
+        "0",
+    ];
+    let cluster = Cluster::install(&rack, Installer::GoesOn);
+
+    let mut ready = cluster.ready();
+    ready.sort();
+    assert_eq!(ready, MASTERS);
+    stands_by_itself(&cluster);
+    let lost = cluster.vip_on();
+    println!("the API did not answer for {:.3} s", moves(&cluster, &lost));
+}
+
+/// The bootstrap is gone, and all that a client of the API needs is on the masters.
+fn stands_by_itself(cluster: &Cluster) {
+    let disk = cluster.lab.dir().join("site/bootstrap/disk.qcow2");
+    assert!(!disk.exists(), "the bootstrap VM is still here");
+    assert!(MASTERS.contains(&cluster.vip_on().as_str()));
+    names_are_answered(cluster);
+    ports_answer(cluster);
+    ports_are_spread(cluster);
 }
 
 /// Cuts the power of whoever has the API's address: how long nobody answers there.
@@ -207,25 +239,27 @@ fn ports_are_spread(cluster: &Cluster) {
 }
 
 fn ports_answer(cluster: &Cluster) {
-    for (url, code) in [
-        (format!("https://{API_VIP}:6443/readyz"), "200"),
-        (format!("https://{API_VIP}:22623/healthz"), "200"),
-        // What stands in for a router says so.
-        (format!("http://{INGRESS_VIP}/"), "503"),
+    for url in [
+        format!("https://{API_VIP}:6443/readyz"),
+        format!("https://{API_VIP}:22623/healthz"),
     ] {
-        let ask = [
-            "curl",
-            "-skm",
-            "10",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_code}",
-        ];
-        let asked = cluster.lab.try_exec(&[&ask[..], &[&url]].concat());
-        assert_eq!(said(&asked), code, "{url}");
+        assert_eq!(http_code(cluster, &url), "200", "{url}");
     }
     let version = said(&cluster.kubectl(&["version", "-o", "json"]));
     let version: Value = serde_json::from_str(&version).unwrap();
     assert!(str_of(&version["serverVersion"]["gitVersion"]).contains("plinth"));
+}
+
+fn http_code(cluster: &Cluster, url: &str) -> String {
+    let ask = [
+        "curl",
+        "-skm",
+        "10",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+        url,
+    ];
+    said(&cluster.lab.try_exec(&ask))
 }

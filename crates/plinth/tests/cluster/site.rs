@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -18,34 +19,48 @@ pub const API_VIP: &str = "192.168.111.5";
 pub const INGRESS_VIP: &str = "192.168.111.6";
 pub const NAMESPACE: &str = "openshift-machine-api";
 
+/// Each takes the whole machine.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// A cluster that goes down with the test.
 pub struct Cluster {
     pub lab: Lab,
     log: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// What becomes of an installer whose phase has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Installer {
+    GoesOn,
+    /// And is run again until nothing is left to do.
+    IsKilled,
 }
 
 impl Cluster {
-    /// `plinth lab up ARGS`, killed after every phase and run again until it is done.
-    pub fn install(args: &[&str]) -> Self {
+    /// `plinth lab up ARGS`.
+    pub fn install(args: &[&str], installer: Installer) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let lab = Lab::new();
         let program = stripped(&lab);
         let log = program.with_file_name("install.log");
-        let cluster = Self { lab, log };
+        let cluster = Self {
+            lab,
+            log,
+            _alone: alone,
+        };
         let fixed = ["up", "--name", &cluster.lab.name];
         let args = [&fixed[..], args].concat();
         let mut finished = BTreeSet::new();
-        while !cluster.run_to_the_next_phase(&args, &program, &mut finished) {}
+        let mut killed =
+            |phase: &str| installer == Installer::IsKilled && finished.insert(phase.to_owned());
+        while !cluster.run_up(&args, &program, &mut killed) {}
         println!("{}", std::fs::read_to_string(&cluster.log).unwrap());
         cluster
     }
 
-    /// True if nothing is left to do. A phase that ends for the first time is the end of the installer, too.
-    fn run_to_the_next_phase(
-        &self,
-        args: &[&str],
-        program: &Path,
-        finished: &mut BTreeSet<String>,
-    ) -> bool {
+    /// True if nothing is left to do; false if the installer was killed at the end of a phase.
+    fn run_up(&self, args: &[&str], program: &Path, killed: &mut dyn FnMut(&str) -> bool) -> bool {
         let mut log = File::options();
         let mut log = log.create(true).append(true).open(&self.log).unwrap();
         let mut up = self.lab.command(args);
@@ -56,7 +71,7 @@ impl Cluster {
             let line = line.unwrap();
             writeln!(log, "{line}").unwrap();
             let ended = line.split_once(": done in ").map(|(phase, _)| phase);
-            if ended.is_some_and(|phase| finished.insert(phase.to_owned())) {
+            if ended.is_some_and(&mut *killed) {
                 let group = Pid::from_raw(up.id().cast_signed());
                 killpg(group, Signal::SIGKILL).unwrap();
                 up.wait().unwrap();
