@@ -78,6 +78,12 @@ impl Checks {
     }
 }
 
+/// Until the next look: what is amiss is looked at more often than what is well.
+pub fn pause(seen: &[Condition]) -> Duration {
+    let well = seen.iter().all(|condition| condition.holds);
+    Duration::from_secs(if well { 5 } else { 2 })
+}
+
 fn votes(status: &etcd::wire::StatusResponse) -> Result<(), String> {
     if !status.errors.is_empty() {
         return Err(format!("the member says: {}", status.errors.join("; ")));
@@ -168,6 +174,13 @@ mod tests {
                 (got, _) => panic!("{name}: {got:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_is_amiss_is_looked_at_more_often() {
+        let well = condition(API, Ok(()), "well");
+        let ill = condition(ETCD, Err("no leader".into()), "well");
+        assert!(pause(&[well.clone(), ill]) < pause(&[well]));
     }
 
     #[tokio::test]

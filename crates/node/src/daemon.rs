@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::api::{self, Session};
-use crate::checks::Checks;
+use crate::checks::{self, Checks};
 use crate::config::{self, Config, is_node_name};
 use crate::decide::identity::{self, Pending, Step, Validity};
 use crate::decide::node::{Condition, Desired};
@@ -41,8 +41,6 @@ pub enum Error {
 
 /// How often a name that is not there yet is looked for.
 const NAME: Duration = Duration::from_secs(1);
-/// How often this machine is looked at.
-const CHECK: Duration = Duration::from_secs(2);
 /// How often the Lease is renewed and the Node looked at; a quarter of the Lease.
 const BEAT: Duration = Duration::from_secs(10);
 /// After a failure, doubled every time, up to a beat.
@@ -183,6 +181,7 @@ fn taints(config: &Config) -> Vec<k8s_openapi::api::core::v1::Taint> {
 async fn check(checks: &Checks, conditions: watch::Sender<Vec<Condition>>) {
     loop {
         let seen = checks.run().await;
+        let pause = checks::pause(&seen);
         conditions.send_if_modified(|known| {
             for new in seen.iter().filter(|seen| !known.contains(seen)) {
                 info!(
@@ -196,7 +195,7 @@ async fn check(checks: &Checks, conditions: watch::Sender<Vec<Condition>>) {
             *known = seen;
             changed
         });
-        tokio::time::sleep(CHECK).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

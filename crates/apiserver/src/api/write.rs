@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::answer::{self, Answer, Content};
 use super::options::{FieldValidation, Write};
 use super::{Call, admission, body, kinds, object};
-use crate::store::Error;
+use crate::store::{Error, Kv};
 
 /// How often a change is computed anew, and how often another name is generated.
 pub const TRIES: u32 = 64;
@@ -200,6 +200,12 @@ pub async fn change(
     compute: impl Fn(&Value) -> Result<Next, Status>,
 ) -> Result<Changed, Status> {
     let key = call.key();
+    // Most often nobody came in between, and the store compares. Whatever else comes of it may be of yesterday.
+    if let Some(kept) = call.core.store.likely(&key)
+        && let Tried::Written(changed) = attempt(call, how, &kept, &compute).await?
+    {
+        return Ok(changed);
+    }
     for tries in 0..TRIES {
         let (kept, _) = call
             .core
@@ -208,54 +214,88 @@ pub async fn change(
             .await
             .map_err(|error| call.store_failed(&error))?;
         let kept = kept.ok_or_else(|| call.not_found())?;
-        let old = call.lens.read(&kept)?;
-        let next = compute(&old)?;
-        preconditions(call, &next.object, &old)?;
-        let mut new = write::update(call.kind, &old, next.object, how.subresource, call.now)?;
-        object::tidy(&mut new);
-        object::set_version(&mut new, kept.revision);
-        if new != old && !next.tracked {
-            apply::track(Some(&old), &mut new, how.writer(), &call.kind.schema);
-        }
-        // Also where only who manages what was left out of the body: then it is as it was again.
-        if new == old {
-            return Ok(Changed {
-                code: 200,
-                object: old,
-                warnings: next.warnings,
-            });
-        }
-        let _stake = admission::check(call, how.subresource, &new, Some(&old)).await?;
-        if how.options.dry_run {
-            return Ok(Changed {
-                code: 200,
-                object: new,
-                warnings: next.warnings,
-            });
-        }
-        let written = if write::is_done(&new) {
-            call.core.store.delete(&key, kept.revision).await
-        } else {
-            call.core
-                .store
-                .update(&key, object::keep(call.kind, &new), kept.revision)
-                .await
-        };
-        match written {
-            Ok(revision) => {
-                object::set_version(&mut new, revision);
-                settle(call, revision).await;
-                return Ok(Changed {
-                    code: 200,
-                    object: new,
-                    warnings: next.warnings,
-                });
-            }
-            Err(Error::Conflict { .. }) => give_way(tries).await,
-            Err(error) => return Err(call.store_failed(&error)),
+        match attempt(call, how, &kept, &compute).await? {
+            Tried::Written(changed) | Tried::AsItWas(changed) => return Ok(changed),
+            Tried::Refused(status) => return Err(status),
+            Tried::Overtaken => give_way(tries).await,
         }
     }
     Err(Status::modified(&call.kind.resource(), call.name()))
+}
+
+/// What came of a change to an object as it was read.
+enum Tried {
+    Written(Changed),
+    /// Nothing was to be written.
+    AsItWas(Changed),
+    Refused(Status),
+    /// Another has written it since.
+    Overtaken,
+}
+
+/// Computes from what was read and writes, unless another has since. An error is the store's: whether it has written is
+/// not known.
+async fn attempt(
+    call: &Call<'_>,
+    how: &How<'_>,
+    kept: &Kv,
+    compute: impl Fn(&Value) -> Result<Next, Status>,
+) -> Result<Tried, Status> {
+    let (old, mut new, warnings) = match replacement(call, how, kept, compute) {
+        Ok(found) => found,
+        Err(status) => return Ok(Tried::Refused(status)),
+    };
+    let changed = |object| Changed {
+        code: 200,
+        object,
+        warnings,
+    };
+    // Also where only who manages what was left out of the body: then it is as it was again.
+    if new == old {
+        return Ok(Tried::AsItWas(changed(old)));
+    }
+    let _stake = match admission::check(call, how.subresource, &new, Some(&old)).await {
+        Ok(stake) => stake,
+        Err(status) => return Ok(Tried::Refused(status)),
+    };
+    if how.options.dry_run {
+        return Ok(Tried::AsItWas(changed(new)));
+    }
+    let (store, key) = (&call.core.store, &kept.key);
+    let written = if write::is_done(&new) {
+        store.delete(key, kept.revision).await
+    } else {
+        let value = object::keep(call.kind, &new);
+        store.update(key, value, kept.revision).await
+    };
+    match written {
+        Ok(revision) => {
+            object::set_version(&mut new, revision);
+            settle(call, revision).await;
+            Ok(Tried::Written(changed(new)))
+        }
+        Err(Error::Conflict { .. }) => Ok(Tried::Overtaken),
+        Err(error) => Err(call.store_failed(&error)),
+    }
+}
+
+/// What was read, what is to take its place, and what there is to warn of.
+fn replacement(
+    call: &Call<'_>,
+    how: &How<'_>,
+    kept: &Kv,
+    compute: impl Fn(&Value) -> Result<Next, Status>,
+) -> Result<(Value, Value, Vec<String>), Status> {
+    let old = call.lens.read(kept)?;
+    let next = compute(&old)?;
+    preconditions(call, &next.object, &old)?;
+    let mut new = write::update(call.kind, &old, next.object, how.subresource, call.now)?;
+    object::tidy(&mut new);
+    object::set_version(&mut new, kept.revision);
+    if new != old && !next.tracked {
+        apply::track(Some(&old), &mut new, how.writer(), &call.kind.schema);
+    }
+    Ok((old, new, next.warnings))
 }
 
 /// Whoever lost several times lets others go first for a moment, each for another.

@@ -155,6 +155,15 @@ impl Store {
         self.cache().get(key).0
     }
 
+    /// What a change may be tried with before the newest is asked for: a change of what is no longer there is refused.
+    /// Nothing where the newest is here anyway.
+    pub fn likely(&self, key: &str) -> Option<Kv> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Etcd(store) => store.cache().get(key).0,
+        }
+    }
+
     pub async fn list(&self, prefix: &str, page: &Page) -> Result<Listing, Error> {
         let _timer = self.cache().timer("list");
         match self {

@@ -354,33 +354,95 @@ impl Anyone {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_each_is_killed_in_turn_and_nothing_acknowledged_is_lost() {
-    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let directory = tempfile::tempdir().unwrap();
-    let mut members = Members::start(directory.path(), 3);
+/// So many servers on the members, all of them ready.
+async fn start_servers(directory: &Path, count: usize, members: &Members) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     // One after the other: the first makes the key that they share.
-    for at in 0..3 {
-        servers.push(Server::on_etcd(directory.path(), at, &members));
-        let anyone = Anyone::new(directory.path(), &servers);
+    for at in 0..count {
+        servers.push(Server::on_etcd(directory, at, members));
+        let anyone = Anyone::new(directory, &servers);
         // A server gives up when etcd is not there yet; whoever runs it starts it again.
         let deadline = Instant::now() + PATIENCE;
         while !anyone.ready(at).await {
             assert!(Instant::now() < deadline, "{}", log(&servers[at]));
-            if servers[at]
-                .process
-                .as_mut()
-                .unwrap()
-                .try_wait()
-                .unwrap()
-                .is_some()
-            {
+            let process = servers[at].process.as_mut().unwrap();
+            if process.try_wait().unwrap().is_some() {
                 servers[at].start();
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
+    servers
+}
+
+/// How often two servers change one object in turn.
+const TURNS: usize = 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_by_one_server_is_never_undone_or_overlooked_by_another() {
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let directory = tempfile::tempdir().unwrap();
+    let members = Members::start(directory.path(), 1);
+    let servers = start_servers(directory.path(), 2, &members).await;
+    let anyone = Anyone::new(directory.path(), &servers);
+    anyone.create("both").await;
+    let url = |at: usize| {
+        let server = &servers[at].url;
+        format!("{server}/api/v1/namespaces/default/configmaps/both")
+    };
+    let merge = |at: usize, patch: Value| {
+        let request = anyone.client.patch(url(at)).json(&patch);
+        let request = request.header("content-type", "application/merge-patch+json");
+        async move { request.send().await.unwrap() }
+    };
+    // Each says at once what it has seen last, or adds a word of its own: neither may go by what it remembers alone.
+    for turn in 0..TURNS {
+        let (one, other) = (turn % 2, (turn + 1) % 2);
+        let before: Value = anyone
+            .client
+            .get(url(one))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        let own = format!("turn-{turn}");
+        let said = merge(one, json!({"data": {"last": "one", own: "here"}})).await;
+        assert_eq!(said.status(), 200, "turn {turn}");
+        // What the other had at hand may still say so: it is not so.
+        let said = merge(other, json!({"data": {"last": "other"}})).await;
+        let after: Value = said.json().await.unwrap();
+        assert_eq!(after["data"]["last"], "other", "turn {turn}: {after}");
+        assert_eq!(after["data"][format!("turn-{turn}")], "here", "{after}");
+        let old = anyone
+            .client
+            .put(url(other))
+            .json(&before)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(old.status(), 409, "turn {turn}");
+        let now: Value = anyone
+            .client
+            .get(url(one))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        assert_eq!(now["data"].as_object().unwrap().len(), turn + 2, "{now}");
+        assert_eq!(now["data"]["last"], "other", "turn {turn}: {now}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_each_is_killed_in_turn_and_nothing_acknowledged_is_lost() {
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let directory = tempfile::tempdir().unwrap();
+    let mut members = Members::start(directory.path(), 3);
+    let mut servers = start_servers(directory.path(), 3, &members).await;
     let anyone = Anyone::new(directory.path(), &servers);
     let (before, version) = anyone.list(0).await;
     let seen = Arc::new(Mutex::new(Vec::new()));

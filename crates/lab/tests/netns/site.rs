@@ -299,6 +299,15 @@ fn dhclient_gets_its_reserved_address_and_releases_it() {
     assert_eq!(net.line("BOUND")[1..], ["10.77.0.200", "master-0"]);
     assert!(is_leased(&site, "10.77.0.200"));
     give_address(&net.machines[0], "10.77.0.200/24");
+    // It tells its script first and notes the lease afterwards; what is not noted is not released.
+    until("dhclient's note of its lease", || {
+        let noted = fs::read_to_string(net.file("dhclient.leases")).unwrap_or_default();
+        if noted.contains("10.77.0.200") && noted.ends_with("}\n") {
+            Ok(())
+        } else {
+            Err(noted)
+        }
+    });
     drop(client);
     let mut release = Running::start(dhclient(&["-r"]));
     assert!(release.0.wait().unwrap().success());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -25,6 +25,7 @@ pub const IMAGES: &str = "plinth.io/images";
 const DURATION: Duration = Duration::from_secs(30);
 /// A holder that could not renew for so long stops: with time to end its Ironic before anyone else may begin.
 const DEADLINE: Duration = Duration::from_secs(20);
+const RENEW: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -41,7 +42,6 @@ enum Move {
     Create,
     Take,
     Renew,
-    Wait,
 }
 
 impl Election {
@@ -86,14 +86,15 @@ impl Election {
 
     /// When it was asked for, once it was renewed; nothing where it is another's.
     async fn renew(&self) -> Option<Instant> {
+        tokio::time::sleep(RENEW).await;
         loop {
-            tokio::time::sleep(RETRY).await;
             let asked = Instant::now();
             match self.step().await {
                 Ok(true) => return Some(asked),
                 Ok(false) => return None,
                 Err(why) => warn!(node = self.me, why, "the lease is not renewed"),
             }
+            tokio::time::sleep(RETRY).await;
         }
     }
 
@@ -122,8 +123,16 @@ impl Election {
         let patch = json!({"metadata": {"annotations": {IMAGES: word}}});
         let parameters = PatchParams::apply(MANAGER);
         let patch = Patch::Merge(patch);
-        let said = self.leases.patch(LEASE, &parameters, &patch);
-        matches!(tokio::time::timeout(ANSWER, said).await, Ok(Ok(_)))
+        let said = async {
+            let mut seen = self.seen.lock().await;
+            let lease = self.leases.patch(LEASE, &parameters, &patch).await?;
+            // The next renewal is of this one.
+            if let Some((ours, _)) = &mut *seen {
+                *ours = lease;
+            }
+            Ok::<_, kube::Error>(())
+        };
+        matches!(tokio::time::timeout(ANSWER, said).await, Ok(Ok(())))
     }
 
     /// One look, and one move. True where the lease is ours after it.
@@ -131,50 +140,75 @@ impl Election {
         tokio::time::timeout(ANSWER, self.try_step())
             .await
             .map_err(|_| "the API does not answer".to_owned())?
+            .map_err(|error| model::chain(&error))
     }
 
-    async fn try_step(&self) -> Result<bool, String> {
+    async fn try_step(&self) -> Result<bool, kube::Error> {
         let mut seen = self.seen.lock().await;
+        // What we wrote last is renewed unread. If another has written since, the API says so, and then it is read.
+        let mut refused = false;
+        if let Some((lease, _)) = &*seen
+            && holder(lease) == Some(self.me.as_str())
+        {
+            let asked = Instant::now();
+            match self.write(Move::Renew, Some(lease.clone())).await {
+                Ok(written) => {
+                    *seen = Some((written, asked));
+                    return Ok(true);
+                }
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                    refused = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let now = Instant::now();
-        let found = self
-            .leases
-            .get_opt(LEASE)
-            .await
-            .map_err(|error| model::chain(&error))?;
+        // What the API server has at hand will do: whoever goes by an old lease is refused when he writes.
+        let how = if refused {
+            GetParams::default()
+        } else {
+            GetParams::any()
+        };
+        let found = self.look(&how).await?;
         let same = match (&*seen, &found) {
             (Some((old, since)), Some(new)) if old.spec == new.spec => Some(*since),
             _ => None,
         };
         *seen = found.clone().map(|lease| (lease, same.unwrap_or(now)));
         let silent = seen.as_ref().map(|(_, since)| now.duration_since(*since));
-        let written = match decide(found.as_ref(), &self.me, silent.unwrap_or_default()) {
-            Move::Wait => return Ok(false),
-            Move::Create => {
-                let lease = Lease {
-                    metadata: ObjectMeta {
-                        name: Some(LEASE.to_owned()),
-                        ..ObjectMeta::default()
-                    },
-                    spec: Some(self.spec(None)),
-                };
-                self.leases.create(&PostParams::default(), &lease).await
-            }
-            chosen @ (Move::Take | Move::Renew) => {
-                let mut lease = found.unwrap_or_default();
-                let before = lease.spec.take();
-                if chosen == Move::Take {
-                    lease.annotations_mut().remove(IMAGES);
-                }
-                lease.spec = Some(self.spec(before.filter(|_| chosen == Move::Renew)));
-                lease.metadata.managed_fields = None;
-                self.leases
-                    .replace(LEASE, &PostParams::default(), &lease)
-                    .await
-            }
+        let Some(chosen) = decide(found.as_ref(), &self.me, silent.unwrap_or_default()) else {
+            return Ok(false);
         };
-        let written = written.map_err(|error| model::chain(&error))?;
+        let written = self.write(chosen, found).await?;
         *seen = Some((written, now));
         Ok(true)
+    }
+
+    async fn look(&self, how: &GetParams) -> Result<Option<Lease>, kube::Error> {
+        match self.leases.get_with(LEASE, how).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write(&self, chosen: Move, found: Option<Lease>) -> Result<Lease, kube::Error> {
+        let parameters = PostParams::default();
+        let mut lease = found.unwrap_or_default();
+        lease.metadata.managed_fields = None;
+        let before = lease.spec.take();
+        lease.spec = Some(self.spec(before.filter(|_| chosen == Move::Renew)));
+        match chosen {
+            Move::Create => {
+                lease.metadata.name = Some(LEASE.to_owned());
+                self.leases.create(&parameters, &lease).await
+            }
+            Move::Take => {
+                lease.annotations_mut().remove(IMAGES);
+                self.leases.replace(LEASE, &parameters, &lease).await
+            }
+            Move::Renew => self.leases.replace(LEASE, &parameters, &lease).await,
+        }
     }
 
     fn spec(&self, before: Option<LeaseSpec>) -> LeaseSpec {
@@ -195,10 +229,10 @@ fn holder(lease: &Lease) -> Option<&str> {
     holder.filter(|holder| !holder.is_empty())
 }
 
-/// `silent` is for how long the lease has not changed.
-fn decide(lease: Option<&Lease>, me: &str, silent: Duration) -> Move {
+/// Nothing while it is another's. `silent` is for how long the lease has not changed.
+fn decide(lease: Option<&Lease>, me: &str, silent: Duration) -> Option<Move> {
     let Some(lease) = lease else {
-        return Move::Create;
+        return Some(Move::Create);
     };
     let duration = lease
         .spec
@@ -207,10 +241,10 @@ fn decide(lease: Option<&Lease>, me: &str, silent: Duration) -> Move {
         .and_then(|seconds| u64::try_from(seconds).ok())
         .map_or(DURATION, Duration::from_secs);
     match holder(lease) {
-        None => Move::Take,
-        Some(holder) if holder == me => Move::Renew,
-        Some(_) if silent > duration => Move::Take,
-        Some(_) => Move::Wait,
+        None => Some(Move::Take),
+        Some(holder) if holder == me => Some(Move::Renew),
+        Some(_) if silent > duration => Some(Move::Take),
+        Some(_) => None,
     }
 }
 
@@ -233,27 +267,27 @@ mod tests {
     fn a_lease_is_taken_only_from_the_silent() {
         let seconds = Duration::from_secs;
         for (name, lease, silent, expected) in [
-            ("none", None, seconds(0), Move::Create),
-            ("given up", Some(held_by("")), seconds(0), Move::Take),
-            ("ours", Some(held_by("me")), seconds(0), Move::Renew),
+            ("none", None, seconds(0), Some(Move::Create)),
+            ("given up", Some(held_by("")), seconds(0), Some(Move::Take)),
+            ("ours", Some(held_by("me")), seconds(0), Some(Move::Renew)),
             (
                 "ours, long ago",
                 Some(held_by("me")),
                 seconds(99),
-                Move::Renew,
+                Some(Move::Renew),
             ),
-            ("another's", Some(held_by("you")), seconds(14), Move::Wait),
+            ("another's", Some(held_by("you")), seconds(14), None),
             (
                 "another's, at the end",
                 Some(held_by("you")),
                 seconds(15),
-                Move::Wait,
+                None,
             ),
             (
                 "another's, silent",
                 Some(held_by("you")),
                 seconds(16),
-                Move::Take,
+                Some(Move::Take),
             ),
         ] {
             assert_eq!(decide(lease.as_ref(), "me", silent), expected, "{name}");
