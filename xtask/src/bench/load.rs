@@ -93,12 +93,19 @@ pub fn bulk(address: SocketAddr) -> Result<Done> {
     })
 }
 
-/// So many requests a second of all clients together, evenly. Milliseconds from the moment at which each was due to its
+/// So many requests a second of each, evenly, in turns. Milliseconds from the moment at which a request was due to its
 /// answer, so that one which is late because of the one before it counts as late.
-pub fn paced(address: SocketAddr, ask: Ask, rate: f64) -> Result<Vec<f64>> {
-    let gap = Duration::from_secs_f64(f64::from(CLIENTS) / rate);
+pub fn paced<const N: usize>(
+    addresses: [SocketAddr; N],
+    ask: Ask,
+    rate: f64,
+) -> Result<[Vec<f64>; N]> {
+    let parties = N as u32;
+    // Client 0 asks the first, client 1 the second, and so on.
+    let gap = Duration::from_secs_f64(f64::from(CLIENTS / parties) / rate);
     let begin = Instant::now();
     let latencies = clients(|at| {
+        let address = addresses[(at % parties) as usize];
         let mut kept = match ask {
             Ask::NewConnection => None,
             Ask::KeptConnection => Some(TcpStream::connect(address)?),
@@ -116,7 +123,11 @@ pub fn paced(address: SocketAddr, ask: Ask, rate: f64) -> Result<Vec<f64>> {
         }
         Ok(latencies)
     })?;
-    Ok(latencies.concat())
+    let mut of_each = [const { Vec::new() }; N];
+    for (at, latencies) in latencies.into_iter().enumerate() {
+        of_each[at % N].extend(latencies);
+    }
+    Ok(of_each)
 }
 
 fn clients<T: Send>(work: impl Fn(u32) -> Result<T> + Sync) -> Result<Vec<T>> {
