@@ -226,8 +226,11 @@ async fn open(config: &config::Store, patience: &Patience) -> Result<Store, Erro
             Ok(Store::Embedded(Arc::new(store)))
         }
         config::Store::Etcd { endpoints, tls } => {
-            let mut client = clients::etcd::Config::new(endpoints.clone());
-            client.tls = tls.as_ref().map(tls::etcd).transpose()?;
+            let mut etcd = clients::etcd::Config::new(endpoints.clone());
+            etcd.tls = tls.as_ref().map(tls::etcd).transpose()?;
+            // One for all tries: it knows how long nobody has answered.
+            let client = clients::etcd::Client::new(&etcd)
+                .map_err(|error| store::Error::Unavailable(error.into()))?;
             let members = patience.of(async || Ok(Etcd::open(&client).await?)).await?;
             Ok(Store::Etcd(Arc::new(members)))
         }

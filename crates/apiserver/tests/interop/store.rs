@@ -21,7 +21,8 @@ fn runtime() -> tokio::runtime::Runtime {
 
 async fn open(endpoint: &str) -> Store {
     let config = clients::etcd::Config::new(vec![endpoint.to_owned()]);
-    Store::Etcd(Arc::new(Etcd::open(&config).await.unwrap()))
+    let client = clients::etcd::Client::new(&config).unwrap();
+    Store::Etcd(Arc::new(Etcd::open(&client).await.unwrap()))
 }
 
 /// Removes everything, so that the next story begins with nothing.
@@ -94,6 +95,9 @@ fn a_store_without_its_etcd_says_so_in_time() {
     let endpoint = format!("http://127.0.0.1:{}", free_port());
     let mut config = clients::etcd::Config::new(vec![endpoint]);
     config.give_up_after = std::time::Duration::from_millis(300);
-    let opened = runtime().block_on(Etcd::open(&config));
+    let opened = runtime().block_on(async {
+        let client = clients::etcd::Client::new(&config).unwrap();
+        Etcd::open(&client).await
+    });
     assert!(matches!(opened.err(), Some(Error::Unavailable(_))));
 }

@@ -12,7 +12,7 @@ mod watch;
 pub mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -109,6 +109,10 @@ struct Inner {
     members: Vec<(String, Channel)>,
     /// Who answered last.
     preferred: AtomicUsize,
+    /// Whether anyone ever did.
+    answered: AtomicBool,
+    /// Rounds over all members since then, of all calls together.
+    silent: AtomicUsize,
     try_for: Duration,
     give_up_after: Duration,
 }
@@ -121,9 +125,12 @@ const PING: Duration = Duration::from_secs(6);
 const PONG: Duration = Duration::from_secs(3);
 /// A range of many large values; our own limit, so that no answer eats all memory.
 const LARGEST_ANSWER: usize = 512 << 20;
-/// Between two rounds over all members: at first, and when nobody has answered for a while. Each round looks up every name.
+/// After the first round over all members; twice as long after each that follows.
 const PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// At most: a leader that was lost is found again in a moment.
+const LOST: Duration = Duration::from_millis(400);
+/// At most where nobody has ever answered: a cluster that forms takes minutes, and each round looks up every name anew.
+const NOT_YET: Duration = Duration::from_secs(2);
 
 impl Client {
     /// Connects when it is first used.
@@ -145,6 +152,8 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             members,
             preferred: AtomicUsize::new(0),
+            answered: AtomicBool::new(false),
+            silent: AtomicUsize::new(0),
             try_for: config.try_for,
             give_up_after: config.give_up_after,
         })))
@@ -247,13 +256,14 @@ impl Client {
         let end = Instant::now() + self.0.give_up_after;
         let members = self.0.members.len();
         let mut tries = 0;
-        let mut pause = PAUSE;
         loop {
             let at = self.0.preferred.load(Ordering::Relaxed);
             let (endpoint, channel) = self.member(at);
             let deadline = end.min(Instant::now() + self.0.try_for);
             let status = match unary(channel, call, request.clone(), deadline).await {
                 Ok(message) => {
+                    self.0.answered.store(true, Ordering::Relaxed);
+                    self.0.silent.store(0, Ordering::Relaxed);
                     return Ok(Reply {
                         message,
                         again: tries > 0,
@@ -280,8 +290,9 @@ impl Client {
             self.leave(at);
             tries += 1;
             if tries % members == 0 {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                let silent = self.0.silent.fetch_add(1, Ordering::Relaxed);
+                let pause = pause(silent, self.0.answered.load(Ordering::Relaxed));
+                tokio::time::sleep_until(end.min(Instant::now() + pause)).await;
             }
             if Instant::now() >= end {
                 return Err(Error::Unavailable {
@@ -308,6 +319,12 @@ impl Client {
             Ordering::Relaxed,
         );
     }
+}
+
+/// After a round in which nobody answered, as in so many before it.
+fn pause(silent: usize, ever_answered: bool) -> Duration {
+    let longest = if ever_answered { LOST } else { NOT_YET };
+    PAUSE.saturating_mul(1 << silent.min(16)).min(longest)
 }
 
 fn channel(endpoint: &str, config: &Config) -> Result<Channel, tonic::transport::Error> {
@@ -414,6 +431,13 @@ mod tests {
         assert!(matches!(error, Error::WatchEnded { .. }));
         let statuses = client.statuses().await;
         assert!(statuses.iter().all(|(_, status)| status.is_err()));
+    }
+
+    #[test]
+    fn members_that_never_answered_are_asked_less_often_than_those_that_fell_silent() {
+        let after = |ever| [0, 1, 2, 3, 4, 5, 6, 99].map(|silent| pause(silent, ever).as_millis());
+        assert_eq!(after(true), [50, 100, 200, 400, 400, 400, 400, 400]);
+        assert_eq!(after(false), [50, 100, 200, 400, 800, 1600, 2000, 2000]);
     }
 
     proptest! {

@@ -1,17 +1,19 @@
 //! The cluster's API, through its virtual address.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, GetParams, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::{Api, Client, ResourceExt as _, discovery};
 use plan::cluster::Plan;
 use plan::install::{self, Joined, Metal3, Reach};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::look::{late, url};
@@ -47,17 +49,19 @@ pub(super) async fn look(installer: &Installer) -> Reach<install::Api> {
     Reach::Silent(why)
 }
 
+/// As an API server has it at hand: it is asked again and again, and nothing that follows is done harm by another look.
+/// The newest would be a round of all members of etcd for each question.
 async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
     let client = client(installer).await?;
     let nodes: Api<Node> = Api::all(client.clone());
-    let nodes = nodes.list(&kube::api::ListParams::default()).await?.items;
+    let nodes = nodes.list(&ListParams::default().match_any()).await?.items;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let complete = maps.get_opt(BOOTSTRAP).await?.is_some_and(|map| {
+    let complete = at_hand(&maps, BOOTSTRAP).await?.is_some_and(|map| {
         map.data
             .is_some_and(|data| data.get("status").is_some_and(|status| status == COMPLETE))
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
-    let lease = leases.get_opt(METAL3_LEASE).await?;
+    let lease = at_hand(&leases, METAL3_LEASE).await?;
     let masters = installer.plan.hosts.iter();
     let masters = masters.filter(|host| host.machine.is_some());
     let mut api = install::Api {
@@ -79,6 +83,17 @@ async fn ask(installer: &Installer) -> Result<install::Api, Failed> {
         api.workers = workers::look(&client, &nodes).await?;
     }
     Ok(api)
+}
+
+async fn at_hand<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match api.get_with(name, &GetParams::any()).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 pub(crate) fn joined(node: &Node) -> Joined {

@@ -26,6 +26,9 @@ impl Installer {
         // While a bootstrap leaves there is nothing else to see.
         let leaving = kept.complete && vm != Vm::Absent;
         let running = begun && vm == Vm::Running && !leaving;
+        if !running {
+            self.known.lock().forget_bootstrap();
+        }
         let (ironic, mcs, api) = tokio::join!(
             if_so(running, self.look_ironic()),
             if_so(running, self.look_mcs()),
@@ -47,37 +50,54 @@ impl Installer {
     }
 
     async fn look_ironic(&self) -> Reach<BTreeMap<String, IronicNode>> {
+        if let Some(nodes) = &self.known.lock().deployed {
+            return Reach::Answers(nodes.clone());
+        }
         let ask = async {
             let ironic = self.ironic().await?;
             ironic.nodes().await
         };
-        match tokio::time::timeout(ANSWER, ask).await {
-            Ok(Ok(nodes)) => Reach::Answers(
-                nodes
-                    .into_iter()
-                    .filter_map(|node| Some((node.name.clone()?, seen(&node))))
-                    .collect(),
-            ),
-            Ok(Err(error)) => Reach::Silent(model::chain(&error)),
-            Err(_) => Reach::Silent(late()),
-        }
+        let why = match tokio::time::timeout(ANSWER, ask).await {
+            Ok(Ok(nodes)) => {
+                let named = |node: &ironic::Node| Some((node.name.clone()?, seen(node)));
+                let nodes = nodes.iter().filter_map(named).collect();
+                if install::ironic_is_done(&self.plan, &nodes) {
+                    self.known.lock().deployed = Some(nodes.clone());
+                }
+                return Reach::Answers(nodes);
+            }
+            Ok(Err(error)) => model::chain(&error),
+            Err(_) => late(),
+        };
+        self.known.lock().ironic = None;
+        Reach::Silent(why)
     }
 
     async fn look_mcs(&self) -> Reach<()> {
+        if self.known.lock().deployed.is_some() {
+            return Reach::Answers(());
+        }
         let url = format!("{}/healthz", self.url("mcs"));
         let ask = async {
-            let client = https(&self.dir)?;
+            let kept = self.known.lock().mcs.clone();
+            let client = kept.map_or_else(|| https(&self.dir), Ok)?;
+            self.known.lock().mcs = Some(client.clone());
             client.get(url).send().await?.error_for_status()
         };
-        match tokio::time::timeout(ANSWER, ask).await {
-            Ok(Ok(_)) => Reach::Answers(()),
-            Ok(Err(error)) => Reach::Silent(model::chain(&error)),
-            Err(_) => Reach::Silent(late()),
-        }
+        let why = match tokio::time::timeout(ANSWER, ask).await {
+            Ok(Ok(_)) => return Reach::Answers(()),
+            Ok(Err(error)) => model::chain(&error),
+            Err(_) => late(),
+        };
+        self.known.lock().mcs = None;
+        Reach::Silent(why)
     }
 
     /// Ironic on the bootstrap VM, behind the API's address.
     pub(super) async fn ironic(&self) -> Result<Ironic, ironic::Error> {
+        if let Some(ironic) = &self.known.lock().ironic {
+            return Ok(ironic.clone());
+        }
         let mut config = ironic::Config::new(&self.url("ironic"));
         config.login = Some(ironic::Login {
             username: "bootstrap-user".into(),
@@ -85,7 +105,9 @@ impl Installer {
         });
         config.verify = Verify::Pem(self.dir.certificate("root-ca").into());
         config.limits.answer = ANSWER;
-        Ironic::connect(config).await
+        let ironic = Ironic::connect(config).await?;
+        self.known.lock().ironic = Some(ironic.clone());
+        Ok(ironic)
     }
 
     pub(super) fn url(&self, service: &str) -> String {

@@ -15,16 +15,17 @@ pub(crate) mod look;
 pub(crate) mod requests;
 pub(crate) mod workers;
 
-use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
+use clients::ironic::Ironic;
 use jiff::Timestamp;
 use plan::assets::Binary;
 use plan::cluster::Plan;
-use plan::install::{self, Action, Phase, Stuck, Trouble};
+use plan::install::{self, Action, IronicNode, Phase, Stuck, Trouble};
 use plan::install_config::{Facts, InstallConfig};
 
 use crate::bootstrap::Home;
@@ -63,9 +64,6 @@ pub enum Error {
     #[error("interrupted; the same command goes on from here")]
     Interrupted,
 }
-
-/// Between two looks at the world.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Creates the cluster, or goes on creating it.
 pub async fn create(options: Options, facts: &Facts, tell: &mut dyn Tell) -> Result<(), Error> {
@@ -109,8 +107,22 @@ struct Known(Mutex<Heard>);
 struct Heard {
     /// With its connection to the API.
     client: Option<kube::Client>,
+    /// With their connections to the bootstrap.
+    ironic: Option<Ironic>,
+    mcs: Option<reqwest::Client>,
+    /// What Ironic said when it had nothing more to do.
+    deployed: Option<BTreeMap<String, IronicNode>>,
     /// Manifests that were seen in the cluster, by file.
     applied: BTreeSet<String>,
+}
+
+impl Heard {
+    /// It is gone, or not what it was.
+    fn forget_bootstrap(&mut self) {
+        self.ironic = None;
+        self.mcs = None;
+        self.deployed = None;
+    }
 }
 
 impl Known {
@@ -152,7 +164,9 @@ impl Installer {
             self.dir.keep(&kept)?;
         }
         loop {
+            let began = Instant::now();
             let seen = self.look().await?;
+            let took = began.elapsed();
             let now = Timestamp::now();
             let mut kept = self.dir.kept()?;
             let next = install::next(&self.plan, &seen, &kept.since(start), now);
@@ -185,7 +199,7 @@ impl Installer {
             }
             // Whatever was done shows at once; whatever failed is not hammered.
             if next.actions.is_empty() || self.trouble.is_some() {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(install::pause(&seen, took)).await;
             }
         }
     }

@@ -22,7 +22,10 @@ pub(crate) async fn look<'a>(
     nodes: &[Node],
 ) -> Result<Vec<String>, Failed> {
     let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
-    let found = requests.list(&ListParams::default()).await?.items;
+    let found = requests
+        .list(&ListParams::default().match_any())
+        .await?
+        .items;
     let expected = expected(masters);
     let nodes: Vec<NodeSeen> = nodes
         .iter()

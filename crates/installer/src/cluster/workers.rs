@@ -17,8 +17,9 @@ const ROLE: &str = "machine.openshift.io/cluster-api-machine-role=worker";
 pub(super) async fn look(client: &Client, nodes: &[Node]) -> Result<Vec<Worker>, Failed> {
     let machines: Api<Machine> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
     let hosts: Api<BareMetalHost> = Api::namespaced(client.clone(), METAL3_NAMESPACE);
-    let machines = machines.list(&ListParams::default().labels(ROLE)).await?;
-    let hosts = hosts.list(&ListParams::default()).await?;
+    let at_hand = ListParams::default().match_any();
+    let machines = machines.list(&at_hand.clone().labels(ROLE)).await?;
+    let hosts = hosts.list(&at_hand).await?;
     let seen = machines.iter().map(|machine| {
         let host = machine.annotations().get(HOST_ANNOTATION);
         let host = host.and_then(|path| path.rsplit('/').next());

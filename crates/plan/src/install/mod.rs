@@ -225,6 +225,21 @@ fn masters(plan: &Plan) -> impl Iterator<Item = &HostPlan> {
         .chain(plan.with_role(Role::Arbiter))
 }
 
+/// Every master is written, and Ironic on the bootstrap has done its part.
+pub fn ironic_is_done(plan: &Plan, nodes: &BTreeMap<String, IronicNode>) -> bool {
+    masters(plan).all(|host| nodes.get(&host.name).is_some_and(IronicNode::is_active))
+}
+
+/// Between two looks at the world, of which the first took so long: an API that is slow to answer has enough to do. Who does
+/// not answer at all may be there in a moment.
+pub fn pause(seen: &Seen, took: Duration) -> Duration {
+    const LEAST: Duration = Duration::from_secs(1);
+    match &seen.api {
+        Reach::Answers(_) => (took * 2).clamp(LEAST, Duration::from_secs(5)),
+        Reach::Silent(_) => LEAST,
+    }
+}
+
 fn deployed(plan: &Plan, seen: &Seen) -> bool {
     // A master that has joined was deployed, whatever a bootstrap that was made anew knows of it.
     let joined = |host: &HostPlan| match &seen.api {

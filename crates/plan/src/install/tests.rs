@@ -365,6 +365,30 @@ fn a_bootstrap_made_anew_does_not_write_masters_that_have_joined() {
 }
 
 #[test]
+fn ironic_on_the_bootstrap_is_done_when_every_master_is_written() {
+    for (states, done) in [
+        (["active", "active", "active"], true),
+        (["active", "wait call-back", "active"], false),
+        (["active", "active", "deploy failed"], false),
+    ] {
+        let Reach::Answers(nodes) = serving(states).ironic else {
+            unreachable!()
+        };
+        assert_eq!(ironic_is_done(&plan(), &nodes), done, "{states:?}");
+    }
+    assert!(!ironic_is_done(&plan(), &BTreeMap::new()));
+}
+
+#[test]
+fn an_api_that_is_slow_to_answer_is_asked_less_often() {
+    let (ms, answers) = (Duration::from_millis, formed(|_| ()));
+    for (took, pauses) in [(0, 1000), (300, 1000), (900, 1800), (4000, 5000)] {
+        assert_eq!(pause(&answers, ms(took)), ms(pauses), "{took} ms");
+    }
+    assert_eq!(pause(&serving(["active"; 3]), ms(5000)), ms(1000));
+}
+
+#[test]
 fn phases_are_the_plans_steps_and_their_exit_codes_differ() {
     let plan = plan();
     let names: Vec<_> = plan.steps.iter().map(|step| step.name).collect();

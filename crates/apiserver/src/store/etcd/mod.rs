@@ -41,8 +41,8 @@ pub struct Etcd {
 
 impl Etcd {
     /// Reads the whole registry, and follows it from then on.
-    pub async fn open(config: &etcd::Config) -> Result<Self, Error> {
-        let client = Client::new(config).map_err(unavailable)?;
+    pub async fn open(client: &Client) -> Result<Self, Error> {
+        let client = client.clone();
         let cache = Arc::new(Cache::new(Keep::default()));
         follow::load(&client, &cache).await?;
         let following = Arc::new(AtomicBool::new(true));
