@@ -182,8 +182,9 @@ impl Server {
     /// Each asks another member first.
     fn on_etcd(directory: &Path, at: usize, members: &Members) -> Self {
         let file = |name: &str| directory.join(name).display().to_string();
-        let endpoints: Vec<String> = (0..3)
-            .map(|other| members.endpoint((at + other) % 3))
+        let count = members.running.len();
+        let endpoints: Vec<String> = (0..count)
+            .map(|other| members.endpoint((at + other) % count))
             .collect();
         let store = json!({"etcd": {
             "endpoints": endpoints, "ca": file("ca.pem"), "certificate": file("admin.pem"), "key": file("admin.key"),
@@ -390,23 +391,21 @@ async fn a_change_by_one_server_is_never_undone_or_overlooked_by_another() {
         let server = &servers[at].url;
         format!("{server}/api/v1/namespaces/default/configmaps/both")
     };
+    let read = |at: usize| {
+        let asked = anyone.client.get(url(at)).send();
+        async move { asked.await.unwrap().json::<Value>().await.unwrap() }
+    };
     let merge = |at: usize, patch: Value| {
-        let request = anyone.client.patch(url(at)).json(&patch);
+        let request = anyone.client.patch(url(at));
+        // Before the body, which has a type of its own otherwise.
         let request = request.header("content-type", "application/merge-patch+json");
-        async move { request.send().await.unwrap() }
+        let asked = request.json(&patch).send();
+        async move { asked.await.unwrap() }
     };
     // Each says at once what it has seen last, or adds a word of its own: neither may go by what it remembers alone.
     for turn in 0..TURNS {
         let (one, other) = (turn % 2, (turn + 1) % 2);
-        let before: Value = anyone
-            .client
-            .get(url(one))
-            .send()
-            .await
-            .unwrap()
-            .json()
-            .await
-            .unwrap();
+        let before = read(one).await;
         let own = format!("turn-{turn}");
         let said = merge(one, json!({"data": {"last": "one", own: "here"}})).await;
         assert_eq!(said.status(), 200, "turn {turn}");
@@ -423,15 +422,7 @@ async fn a_change_by_one_server_is_never_undone_or_overlooked_by_another() {
             .await
             .unwrap();
         assert_eq!(old.status(), 409, "turn {turn}");
-        let now: Value = anyone
-            .client
-            .get(url(one))
-            .send()
-            .await
-            .unwrap()
-            .json()
-            .await
-            .unwrap();
+        let now = read(one).await;
         assert_eq!(now["data"].as_object().unwrap().len(), turn + 2, "{now}");
         assert_eq!(now["data"]["last"], "other", "turn {turn}: {now}");
     }
