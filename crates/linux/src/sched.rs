@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "sched_setscheduler and mlockall are not wrapped by the features we use"
+    reason = "sched_setscheduler, setpriority and mlockall are not wrapped by the features we use"
 )]
 
 use std::io;
@@ -17,6 +17,12 @@ pub fn real_time(priority: u8) -> io::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel only reads the parameters.
     done(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })
+}
+
+/// Gives the calling thread more of a busy processor than others have, as nice(1) does: 0 is usual, -20 the most.
+pub fn nice(niceness: i8) -> io::Result<()> {
+    // SAFETY: setpriority takes numbers; 0 is the calling thread.
+    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness.into()) })
 }
 
 /// Keeps all memory that the process uses, now and later, out of swap; what it never touches stays unclaimed.
@@ -44,6 +50,20 @@ mod tests {
             real_time(100).unwrap_err().raw_os_error(),
             Some(libc::EINVAL)
         );
+    }
+
+    #[test]
+    fn one_thread_is_nicer_than_the_others() {
+        // SAFETY: getpriority takes numbers; 0 is the calling thread.
+        let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = niceness();
+        std::thread::spawn(move || {
+            nice(7).unwrap();
+            assert_eq!(niceness(), 7);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(niceness(), before);
     }
 
     #[test]

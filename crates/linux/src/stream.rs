@@ -42,20 +42,29 @@ pub fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(unsafe { TcpStream::from_raw_fd(fd) })
 }
 
-/// Begins to connect; the socket becomes writable when that is done, one way or the other.
-pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+/// Begins to connect; the socket becomes writable when that is done, one way or the other. Who `speaks` as soon as it is
+/// done says so: the last packet of the handshake then goes with the first bytes.
+pub fn connect(to: SocketAddr, speaks: bool) -> io::Result<TcpStream> {
     let socket = Socket::new(
         Domain::for_address(to),
         Type::STREAM.nonblocking().cloexec(),
         Some(Protocol::TCP),
     )?;
     socket.set_tcp_nodelay(true)?;
+    if speaks {
+        socket.set_tcp_quickack(false)?;
+    }
     match socket.connect(&to.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
     }
     Ok(socket.into())
+}
+
+/// Sends the last bytes before the end of the stream, which is to be told at once: both travel in one packet.
+pub fn send_last(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    SockRef::from(stream).send_with_flags(bytes, libc::MSG_MORE | libc::MSG_NOSIGNAL)
 }
 
 /// Closes so that the other side sees an error, not an end.

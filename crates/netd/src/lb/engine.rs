@@ -309,11 +309,13 @@ impl Engine {
         }
         service.open += 1;
         service.counts.accepted += 1;
+        let mut up = Flow::default();
+        up.greet(&client, &mut self.tools);
         let key = self.conns.insert(Conn {
             service: at,
             client,
             server: Server::None,
-            up: Flow::default(),
+            up,
             down: Flow::default(),
             active_at: self.now,
         });
@@ -341,9 +343,10 @@ impl Engine {
             if !tried.is_empty() {
                 service.counts.retried += 1;
             }
-            match stream::connect(pick.address) {
+            let until = self.now + service.config().connect_timeout;
+            let speaks = service.config().proxy_protocol || conn.up.has_pending();
+            match stream::connect(pick.address, speaks) {
                 Ok(stream) => {
-                    let until = self.now + service.config().connect_timeout;
                     let added = self.epoll.add(&stream, key.token(true));
                     service.connecting.push_back((until, key));
                     conn.server = Server::Connecting {

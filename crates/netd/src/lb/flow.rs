@@ -7,9 +7,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use linux::splice::Pipe;
+use linux::stream;
 
 /// What is copied at once; a read that fills it is the start of a lot.
 const CHUNK: usize = 16 * 1024;
+/// What a client may have said before its backend is there. Kept, so less than what is copied.
+const GREETING: usize = 2 * 1024;
 /// What goes through a pipe at once.
 const PIPE: usize = 1024 * 1024;
 /// Pipes kept for later.
@@ -90,12 +93,30 @@ impl Tools {
 }
 
 impl Flow {
-    /// Goes before everything else.
-    pub fn prepend(&mut self, bytes: Vec<u8>) {
-        self.pending = Some(Pending::Bytes {
-            bytes: bytes.into_boxed_slice(),
-            from: 0,
-        });
+    /// Takes what has been said already; an end or an error is told again later.
+    pub fn greet(&mut self, from: &TcpStream, tools: &mut Tools) {
+        let greeting = &mut tools.buffer[..GREETING];
+        if let Ok(len @ 1..) = (&*from).read(greeting) {
+            self.bytes += len as u64;
+            self.keep(greeting[..len].into());
+        }
+    }
+
+    /// Something waits to be sent.
+    pub fn has_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Goes before everything else. Nothing was sent yet.
+    pub fn prepend(&mut self, mut bytes: Vec<u8>) {
+        if let Some(Pending::Bytes { bytes: after, .. }) = self.pending.take() {
+            bytes.extend(after);
+        }
+        self.keep(bytes.into_boxed_slice());
+    }
+
+    fn keep(&mut self, bytes: Box<[u8]>) {
+        self.pending = Some(Pending::Bytes { bytes, from: 0 });
     }
 
     pub fn is_over(&self) -> bool {
@@ -202,7 +223,7 @@ impl Flow {
     }
 
     fn copy(&mut self, from: &TcpStream, to: &TcpStream, tools: &mut Tools) -> io::Result<()> {
-        let len = match (&*from).read(&mut tools.buffer) {
+        let mut len = match (&*from).read(&mut tools.buffer) {
             Ok(0) => {
                 self.ended = true;
                 return Ok(());
@@ -217,27 +238,41 @@ impl Flow {
                 return Ok(());
             }
         };
-        self.bytes += len as u64;
         self.bulk = len == tools.buffer.len();
+        // An end that was announced and comes right behind travels along.
+        let mut broken = None;
+        if self.ending && !self.bulk {
+            match (&*from).read(&mut tools.buffer[len..]) {
+                Ok(0) => self.ended = true,
+                Ok(more) => len += more,
+                Err(error) if comes_back(&error) => {}
+                Err(error) => broken = Some(error),
+            }
+        }
+        self.bytes += len as u64;
         // A short read has emptied the socket; what comes later is told (epoll(7), questions 9).
         self.readable = self.bulk || self.ending;
-        let written = match (&*to).write(&tools.buffer[..len]) {
+        let bytes = &tools.buffer[..len];
+        let written = if self.ended {
+            stream::send_last(to, bytes)
+        } else {
+            (&*to).write(bytes)
+        };
+        let written = match written {
             Ok(written) => written,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
-            {
-                0
-            }
+            Err(error) if comes_back(&error) => 0,
             Err(error) => return Err(error),
         };
         if written < len {
-            self.pending = Some(Pending::Bytes {
-                bytes: tools.buffer[written..len].into(),
-                from: 0,
-            });
+            self.keep(tools.buffer[written..len].into());
         }
-        Ok(())
+        broken.map_or(Ok(()), Err)
     }
+}
+
+/// It can be tried again.
+fn comes_back(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]
@@ -252,24 +287,46 @@ mod tests {
         (near, listener.accept().unwrap().0)
     }
 
+    /// One turn's worth of what is there.
+    fn heard() -> Flow {
+        Flow {
+            readable: true,
+            ending: true,
+            writable: true,
+            ..Flow::default()
+        }
+    }
+
     #[test]
     fn an_end_that_comes_with_the_last_turn_is_told_at_once() {
         let ((mut sender, from), (to, mut receiver)) = (pair(), pair());
         sender.write_all(b"x").unwrap();
         sender.shutdown(Shutdown::Write).unwrap();
-        let mut flow = Flow {
-            readable: true,
-            ending: true,
-            writable: true,
-            ..Flow::default()
-        };
-        // Its sockets block, so each turn finds what was sent.
         let mut tools = Tools::new();
-        let mut turn = || flow.turns(1, &from, &to, &mut tools).unwrap();
-        assert_eq!([turn(), turn()], [Step::Again, Step::Ended]);
+        let step = heard().turns(1, &from, &to, &mut tools).unwrap();
+        assert_eq!(step, Step::Ended);
         drop(to);
         let mut got = Vec::new();
         receiver.read_to_end(&mut got).unwrap();
         assert_eq!(got, b"x");
+    }
+
+    #[test]
+    fn what_was_said_early_comes_after_what_is_put_before_it() {
+        let ((mut sender, from), (to, mut receiver)) = (pair(), pair());
+        let mut tools = Tools::new();
+        let mut flow = heard();
+        sender.write_all(b"hello ").unwrap();
+        flow.greet(&from, &mut tools);
+        assert!(flow.has_pending());
+        flow.prepend(b"PROXY ".to_vec());
+        sender.write_all(b"world").unwrap();
+        sender.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(flow.pump(&from, &to, &mut tools).unwrap(), Step::Ended);
+        assert_eq!(flow.bytes, 11, "what is put before is not the client's");
+        drop(to);
+        let mut got = String::new();
+        receiver.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "PROXY hello world");
     }
 }
