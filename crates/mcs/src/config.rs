@@ -66,6 +66,8 @@ pub struct Replicate {
     pub secret: Secret<String>,
     /// Nothing is fetched before this file is here: a sign that there is time for it.
     pub after: Option<PathBuf>,
+    /// And then so much later: others have their turn first.
+    pub delay: Duration,
 }
 
 #[derive(Deserialize)]
@@ -122,6 +124,8 @@ struct WrittenReplicate {
     ca: PathBuf,
     secret: Secret<String>,
     after: Option<PathBuf>,
+    #[serde(default)]
+    delay_s: u32,
 }
 
 #[derive(Deserialize)]
@@ -317,6 +321,7 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
                 ca,
                 secret: given.secret,
                 after: given.after,
+                delay: Duration::from_secs(given.delay_s.into()),
             }),
             Err(error) => {
                 let path = given.ca.display();

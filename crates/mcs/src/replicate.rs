@@ -54,10 +54,8 @@ const LOOK: Duration = Duration::from_secs(2);
 pub async fn run(from: &Replicate, dir: &Path) {
     let mut pause = FIRST_PAUSE;
     let mut said = None;
-    if let Some(sign) = &from.after
-        && payload::read(dir).await.is_none()
-    {
-        wait_for(sign).await;
+    if payload::read(dir).await.is_none() {
+        wait_for_turn(from).await;
     }
     loop {
         if payload::read(dir).await.is_some() {
@@ -82,6 +80,17 @@ pub async fn run(from: &Replicate, dir: &Path) {
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn wait_for_turn(from: &Replicate) {
+    if let Some(sign) = &from.after {
+        wait_for(sign).await;
+    }
+    if !from.delay.is_zero() {
+        let seconds = from.delay.as_secs();
+        info!(seconds, "others fetch the payload first");
+        tokio::time::sleep(from.delay).await;
     }
 }
 
@@ -444,6 +453,7 @@ mod tests {
                 ca: std::fs::read(self.at("ca.pem")).unwrap(),
                 secret: model::Secret::new(secret.to_owned()),
                 after: None,
+                delay: Duration::ZERO,
             };
             let server = Server::open(config).unwrap();
             let wants = self.at("wants");
@@ -497,6 +507,7 @@ mod tests {
             ca: std::fs::read(site.at("ca.pem")).unwrap(),
             secret: model::Secret::new("secret".to_owned()),
             after: None,
+            delay: Duration::ZERO,
         };
         let entry = Entry {
             name: "images/os.raw".into(),
@@ -528,6 +539,24 @@ mod tests {
         assert!(begin.elapsed().is_zero());
         wait_for(&dir.path().join("never")).await;
         assert_eq!(begin.elapsed().as_secs() / 60, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_not_the_first_to_fetch_waits_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let sign = dir.path().join("identity.pem");
+        std::fs::write(&sign, "").unwrap();
+        let from = Replicate {
+            from: "https://localhost:1".into(),
+            files: None,
+            ca: Vec::new(),
+            secret: model::Secret::new("secret".to_owned()),
+            after: Some(sign),
+            delay: Duration::from_secs(40),
+        };
+        let begin = tokio::time::Instant::now();
+        wait_for_turn(&from).await;
+        assert_eq!(begin.elapsed().as_secs(), 40);
     }
 
     #[tokio::test]

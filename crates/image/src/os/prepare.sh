@@ -93,11 +93,11 @@ ExecStart=-/usr/bin/systemd-repart --dry-run=no --root=/sysroot --definitions=/u
 ExecStart=-/usr/lib/systemd/systemd-growfs /sysroot
 END
 
-# A timer that may be a few milliseconds late wakes an emulated processor far less often. Programs in Go set one every
+# A timer that may be twenty milliseconds late wakes an emulated processor far less often. Programs in Go set one every
 # 20 microseconds while they work.
 mkdir -p "$root/etc/systemd/system.conf.d"
 # And a unit that starts without trouble is no news: every line is work for the journal and the serial console.
-printf '[Manager]\nTimerSlackNSec=5ms\nLogLevel=notice\n' >"$root/etc/systemd/system.conf.d/10-image.conf"
+printf '[Manager]\nTimerSlackNSec=20ms\nLogLevel=notice\n' >"$root/etc/systemd/system.conf.d/10-image.conf"
 
 # One cable with an address is enough to begin: a second one may lead to a network on which nobody gives any.
 mkdir -p "$root/etc/systemd/system/systemd-networkd-wait-online.service.d"

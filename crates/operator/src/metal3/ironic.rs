@@ -166,8 +166,12 @@ async fn missing(config: &Config, settings: &Settings) -> Option<PathBuf> {
         );
     }
     needed.extend(config.images.iter().cloned());
-    for path in needed {
-        if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
+    first_missing(&needed).await.cloned()
+}
+
+pub async fn first_missing(paths: &[PathBuf]) -> Option<&PathBuf> {
+    for path in paths {
+        if !tokio::fs::try_exists(path).await.unwrap_or(false) {
             return Some(path);
         }
     }

@@ -37,11 +37,15 @@ use crate::metrics::Metrics;
 use config::Place;
 pub use config::{Config, Error as ConfigError};
 use election::Election;
+use ironic::first_missing;
 use phase::{Phase, Phases};
 use settings::Settings;
 
 /// Between looks at what the cluster says of itself.
 const LOOK: Duration = Duration::from_secs(5);
+const IMAGE_LOOK: Duration = Duration::from_secs(1);
+/// So long another node, which has the images, is the better place.
+const IMAGES_WITHIN: Duration = Duration::from_mins(2);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Controllers finish what they do in this time: an API that does not answer would hold them for long.
 const LATE: Duration = Duration::from_secs(10);
@@ -130,6 +134,10 @@ impl Metal3 {
             () = self.wait_for_bare_metal() => {}
             () = stop.clone() => return,
         }
+        tokio::select! {
+            () = self.wait_for_images() => {}
+            () = stop.clone() => return,
+        }
         loop {
             let election = Election::new(&self.client, &self.config);
             self.phase.is(Phase::Standby);
@@ -179,6 +187,22 @@ impl Metal3 {
                 said = Some(why);
             }
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whoever has the images can begin at once. Where they do not come, the lease is asked for all the same: another may
+    /// have died.
+    async fn wait_for_images(&self) {
+        let here = async {
+            while let Some(path) = first_missing(&self.config.images).await {
+                let why = format!("{} is on its way", path.display());
+                self.phase.is(Phase::Idle(why));
+                tokio::time::sleep(IMAGE_LOOK).await;
+            }
+        };
+        if tokio::time::timeout(IMAGES_WITHIN, here).await.is_err() {
+            let minutes = IMAGES_WITHIN.as_secs() / 60;
+            warn!(minutes, "stands for the lease without its images");
         }
     }
 

@@ -183,8 +183,21 @@ fn balancers(inputs: &Inputs) -> Value {
     all.into()
 }
 
+/// Where an `mcs` runs.
+#[derive(Clone, Copy)]
+pub enum Mcs<'a> {
+    Bootstrap,
+    /// A master; which one is known if it has a config of its own.
+    Master(Option<&'a HostPlan>),
+}
+
+/// From the moment a master fetches the payload until the next one does. It has little else to do then, and the API that
+/// forms has much.
+const TURN_S: usize = 20;
+
 /// `mcs`: on the bootstrap it serves every pool and the control plane's hosts; on masters those that join later.
-pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
+pub fn mcs(inputs: &Inputs, place: Mcs) -> String {
+    let bootstrap = matches!(place, Mcs::Bootstrap);
     let dir = "/etc/plinth/mcs";
     let mut pools = Vec::new();
     for (pool, secret) in &inputs.keys.pools {
@@ -217,7 +230,9 @@ pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
         "pools": pools,
         "hosts": hosts,
     });
-    if !bootstrap && let Some(secret) = inputs.keys.pools.get(Role::Master.name()) {
+    if let Mcs::Master(host) = place
+        && let Some(secret) = inputs.keys.pools.get(Role::Master.name())
+    {
         // From whoever has the API's address: the bootstrap at first, another master later.
         config["replicate"] = json!({
             "from": inputs.mcs_url(),
@@ -228,6 +243,9 @@ pub fn mcs(inputs: &Inputs, bootstrap: bool) -> String {
         if inputs.plan.cluster.payload == Payload::Builtin {
             // A node that has joined: to fetch images while etcd forms would hold it up.
             config["replicate"]["after"] = json!("/var/lib/plinth/node/identity.pem");
+            let mut masters = inputs.plan.with_role(Role::Master);
+            let turn = masters.position(|master| host.is_some_and(|host| host.name == master.name));
+            config["replicate"]["delay_s"] = json!(turn.unwrap_or(0) * TURN_S);
         }
         config["readers"] = json!([
             {"name": "control-plane", "secret_sha256": sha256(secret.expose())},

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::Secret;
 
-use super::daemons::{self, EXTERNAL, PROVISIONING, node_name};
+use super::daemons::{self, EXTERNAL, Mcs, PROVISIONING, node_name};
 use super::ignition::Config;
 use super::units::{
     APISERVER, BINARY, BOOTSTRAP_APISERVER, ETCD, IRONIC, LEAVE, MASTER_MCS, MCS, METAL3, NAME,
@@ -26,7 +26,11 @@ pub fn bootstrap(inputs: &Inputs) -> String {
     for (path, text) in nics(inputs) {
         config.file(&format!("/etc/systemd/network/{path}"), 0o644, text);
     }
-    config.file("/etc/plinth/mcs.yaml", 0o600, daemons::mcs(inputs, true));
+    config.file(
+        "/etc/plinth/mcs.yaml",
+        0o600,
+        daemons::mcs(inputs, Mcs::Bootstrap),
+    );
     for pool in inputs.keys.pools.keys() {
         let full = node(inputs, pool, None);
         config.file(&format!("/etc/plinth/mcs/{pool}.ign"), 0o600, full);
@@ -204,7 +208,11 @@ fn master(config: &mut Config, inputs: &Inputs, host: Option<&HostPlan>, etcd: E
         }
     }
     service_account(config, inputs);
-    config.file("/etc/plinth/mcs.yaml", 0o600, daemons::mcs(inputs, false));
+    config.file(
+        "/etc/plinth/mcs.yaml",
+        0o600,
+        daemons::mcs(inputs, Mcs::Master(host)),
+    );
     // A master serves those that join later: workers.
     if inputs.keys.pools.contains_key(Role::Worker.name()) {
         let worker = node(inputs, Role::Worker.name(), None);
