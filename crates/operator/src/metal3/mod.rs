@@ -193,10 +193,15 @@ impl Metal3 {
     /// Whoever has the images can begin at once. Where they do not come, the lease is asked for all the same: another may
     /// have died.
     async fn wait_for_images(&self) {
+        let mut said = None;
         let here = async {
             while let Some(path) = first_missing(&self.config.images).await {
                 let why = format!("{} is on its way", path.display());
-                self.phase.is(Phase::Idle(why));
+                if said.as_ref() != Some(&why) {
+                    info!(why, "waits for its images");
+                    self.phase.is(Phase::Idle(why.clone()));
+                    said = Some(why);
+                }
                 tokio::time::sleep(IMAGE_LOOK).await;
             }
         };
