@@ -191,8 +191,8 @@ pub enum Mcs<'a> {
     Master(Option<&'a HostPlan>),
 }
 
-/// From the moment a master fetches the payload until the next one does. It has little else to do then, and the API that
-/// forms has much.
+/// Between the moments at which two masters begin to fetch the payload: all at once they would keep the API, which has
+/// only just formed, from answering.
 const TURN_S: usize = 20;
 
 /// `mcs`: on the bootstrap it serves every pool and the control plane's hosts; on masters those that join later.
