@@ -11,6 +11,7 @@
 
 mod address;
 mod admin;
+mod candidate;
 mod config;
 mod election;
 mod ironic;
@@ -44,8 +45,6 @@ use settings::Settings;
 /// Between looks at what the cluster says of itself.
 const LOOK: Duration = Duration::from_secs(5);
 const IMAGE_LOOK: Duration = Duration::from_secs(1);
-/// So long another node, which has the images, is the better place.
-const IMAGES_WITHIN: Duration = Duration::from_mins(2);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Controllers finish what they do in this time: an API that does not answer would hold them for long.
 const LATE: Duration = Duration::from_secs(10);
@@ -190,24 +189,26 @@ impl Metal3 {
         }
     }
 
-    /// Whoever has the images can begin at once. Where they do not come, the lease is asked for all the same: another may
-    /// have died.
     async fn wait_for_images(&self) {
+        let began = Instant::now();
         let mut said = None;
-        let here = async {
-            while let Some(path) = first_missing(&self.config.images).await {
-                let why = format!("{} is on its way", path.display());
-                if said.as_ref() != Some(&why) {
-                    info!(why, "waits for its images");
-                    self.phase.is(Phase::Idle(why.clone()));
-                    said = Some(why);
+        loop {
+            let missing = first_missing(&self.config.images).await;
+            match candidate::next(missing.map(AsRef::as_ref), began.elapsed()) {
+                candidate::Next::Stand => return,
+                candidate::Next::StandWithout(why) => {
+                    warn!(why, "stands for the lease without its images");
+                    return;
                 }
-                tokio::time::sleep(IMAGE_LOOK).await;
+                candidate::Next::Wait(why) => {
+                    if said.as_ref() != Some(&why) {
+                        info!(why, "waits for its images");
+                        self.phase.is(Phase::Idle(why.clone()));
+                        said = Some(why);
+                    }
+                }
             }
-        };
-        if tokio::time::timeout(IMAGES_WITHIN, here).await.is_err() {
-            let minutes = IMAGES_WITHIN.as_secs() / 60;
-            warn!(minutes, "stands for the lease without its images");
+            tokio::time::sleep(IMAGE_LOOK).await;
         }
     }
 
