@@ -18,12 +18,10 @@ use serde_json::json;
 
 use crate::decide::identity::Request;
 use crate::decide::{lease, node};
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, Purpose};
 
 const CONNECT: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(5);
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-const USAGES: [&str; 2] = ["digital signature", "client auth"];
 const MANAGER: &str = "plinth-node";
 
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +127,10 @@ impl Session {
         life: Option<Duration>,
     ) -> Result<(), Error> {
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+        let (signer, usage) = match request.purpose {
+            Purpose::Client => ("kubernetes.io/kube-apiserver-client-kubelet", "client auth"),
+            Purpose::Server { .. } => ("kubernetes.io/kubelet-serving", "server auth"),
+        };
         let object = CertificateSigningRequest {
             metadata: ObjectMeta {
                 name: Some(request.name.clone()),
@@ -136,8 +138,8 @@ impl Session {
             },
             spec: CertificateSigningRequestSpec {
                 request: ByteString(request.pem.clone().into_bytes()),
-                signer_name: SIGNER.to_owned(),
-                usages: Some(USAGES.map(str::to_owned).into()),
+                signer_name: signer.to_owned(),
+                usages: Some(["digital signature", usage].map(str::to_owned).into()),
                 expiration_seconds: life
                     .map(|life| i32::try_from(life.as_secs()).unwrap_or(i32::MAX)),
                 ..CertificateSigningRequestSpec::default()

@@ -31,6 +31,21 @@ pub struct Config {
     /// How long a certificate is asked for.
     pub certificate_life: Option<Duration>,
     pub control_plane: ControlPlane,
+    /// Where those who may do everything with the cluster can read logs and counters.
+    pub server: Option<Server>,
+}
+
+/// A port to the outside, and where what is shown comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    pub listen: SocketAddr,
+    /// The directory of systemd's units: those that begin with `plinth-` have logs.
+    pub units: PathBuf,
+    /// Programs; names are looked for as a shell does.
+    pub journalctl: PathBuf,
+    pub nft: PathBuf,
+    /// Where netd's metrics are.
+    pub netd: SocketAddr,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -58,6 +73,9 @@ pub struct Etcd {
 
 /// Where the running daemon answers.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 29446);
+/// Where kubelets answer, and netd on the loopback.
+pub const SERVER: &str = "[::]:10250";
+const NETD: &str = "127.0.0.1:29445";
 /// What a signer of Kubernetes gives at least.
 const SHORTEST_LIFE_S: i64 = 600;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -84,6 +102,17 @@ struct Written {
     certificate_s: Option<i64>,
     #[serde(default)]
     control_plane: WrittenControlPlane,
+    server: Option<WrittenServer>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenServer {
+    listen: Option<String>,
+    units: Option<PathBuf>,
+    journalctl: Option<PathBuf>,
+    nft: Option<PathBuf>,
+    netd: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -226,6 +255,9 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
             .etcd
             .map(|etcd| resolve_etcd(&mut problems, etcd)),
     };
+    let server = written
+        .server
+        .and_then(|server| resolve_server(&mut problems, server));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -241,6 +273,7 @@ fn resolve(written: Written) -> Result<Config, Vec<String>> {
         admin,
         certificate_life,
         control_plane,
+        server,
     })
 }
 
@@ -302,6 +335,34 @@ fn resolve_etcd(problems: &mut Vec<String>, written: WrittenEtcd) -> Etcd {
     }
 }
 
+fn resolve_server(problems: &mut Vec<String>, written: WrittenServer) -> Option<Server> {
+    let mut address = |field: &str, text: Option<String>, usual: &str| {
+        let text = text.unwrap_or_else(|| usual.to_owned());
+        let parsed = text.parse::<SocketAddr>().ok();
+        if parsed.is_none() {
+            let problem = format!("server.{field}: {text:?} is not a port, such as {usual}");
+            problems.push(problem);
+        }
+        parsed
+    };
+    let listen = address("listen", written.listen, SERVER);
+    let netd = address("netd", written.netd, NETD);
+    let mut path = |field: &str, path: Option<PathBuf>, usual: &str| {
+        let path = path.unwrap_or_else(|| usual.into());
+        if path.as_os_str().is_empty() {
+            problems.push(format!("server.{field}: must be a path"));
+        }
+        path
+    };
+    Some(Server {
+        units: path("units", written.units, "/etc/systemd/system"),
+        journalctl: path("journalctl", written.journalctl, "journalctl"),
+        nft: path("nft", written.nft, "nft"),
+        listen: listen?,
+        netd: netd?,
+    })
+}
+
 /// A DNS subdomain (RFC 1123), as names of Nodes are.
 pub fn is_node_name(text: &str) -> bool {
     let label = |label: &str| {
@@ -343,7 +404,7 @@ mod tests {
 
     #[test]
     fn every_problem_is_told_at_once() {
-        let text = "kubeconfig: ''\nname: Bad_Name\nlabels: {'a/b/c': x, ok: 'not ok'}\ntaints: [{key: '', value: '!', effect: Never}]\nprovider_id: ''\nnetworks: [nowhere]\nexclude: [192.0.2.5/32]\nadmin: 0.0.0.0:1\ncertificate_s: 5\ncontrol_plane: {apiserver: localhost, etcd: {endpoint: 'https://localhost:2379', ca: c}}\n";
+        let text = "kubeconfig: ''\nname: Bad_Name\nlabels: {'a/b/c': x, ok: 'not ok'}\ntaints: [{key: '', value: '!', effect: Never}]\nprovider_id: ''\nnetworks: [nowhere]\nexclude: [192.0.2.5/32]\nadmin: 0.0.0.0:1\ncertificate_s: 5\ncontrol_plane: {apiserver: localhost, etcd: {endpoint: 'https://localhost:2379', ca: c}}\nserver: {listen: '10250', units: '', netd: here}\n";
         let Err(Error::Problems { problems, .. }) = parse(text) else {
             panic!("it is full of problems")
         };
@@ -368,7 +429,10 @@ mod tests {
                 "certificate_s",
                 "control_plane.apiserver",
                 "control_plane.etcd.certificate",
-                "control_plane.etcd.key"
+                "control_plane.etcd.key",
+                "server.listen",
+                "server.netd",
+                "server.units"
             ]
         );
     }
@@ -381,6 +445,12 @@ mod tests {
         assert!(config.control_plane.apiserver.is_none() && config.name.is_none());
         let quiet = parse("admin: null").expect("it is complete");
         assert_eq!(quiet.admin, None);
+        // Nothing is open to the outside unless it is written.
+        assert_eq!(config.server, None);
+        let server = parse("server: {}").expect("it is complete").server;
+        let server = server.expect("it is written");
+        assert_eq!(server.listen.to_string(), SERVER);
+        assert_eq!(server.journalctl, Path::new("journalctl"));
     }
 
     #[test]

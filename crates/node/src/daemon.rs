@@ -21,9 +21,11 @@ use crate::checks::{self, Checks};
 use crate::config::{self, Config, is_node_name};
 use crate::decide::identity::{self, Pending, Step, Validity};
 use crate::decide::node::{Condition, Desired};
+use crate::decide::serving::{Joined, has_machine};
 use crate::decide::{address, lease, node};
 use crate::identity::{Files, Identity};
-use crate::{Status, admin, facts, notify};
+use crate::serving::{self, Serving};
+use crate::{Status, admin, facts, notify, server};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -106,6 +108,7 @@ async fn work(config: &Config, status: &watch::Sender<Status>) -> Result<(), Err
             labels: labels(config, &name),
             taints: taints(config),
             provider_id: config.provider_id.clone(),
+            port: config.server.as_ref().map(|server| server.listen.port()),
             name,
             ..Desired::default()
         },
@@ -114,15 +117,27 @@ async fn work(config: &Config, status: &watch::Sender<Status>) -> Result<(), Err
         files,
         session: None,
         lease: None,
+        serving: None,
+        joined: None,
     };
     let (conditions, mut checked) = watch::channel(Vec::new());
     let authorities = worker.authorities().await;
     let checks = Checks::new(&config.control_plane, &authorities);
+    let offered = worker.serve(authorities);
     tokio::select! {
         () = check(&checks, conditions) => {}
+        () = show(config, offered) => {}
         done = worker.run(&mut checked) => return done,
     }
     Ok(())
+}
+
+/// Logs and counters to those outside, if that is wanted.
+async fn show(config: &Config, offered: Option<watch::Receiver<serving::Offer>>) {
+    match (&config.server, offered) {
+        (Some(server), Some(offered)) => server::run(server, offered).await,
+        (None, _) | (_, None) => std::future::pending().await,
+    }
 }
 
 /// Ours by configuration, or the host's, once it has one.
@@ -209,6 +224,10 @@ struct Worker<'a> {
     /// As whom we speak: the node while it has an identity.
     session: Option<Session>,
     lease: Option<Lease>,
+    /// Where logs are served.
+    serving: Option<Serving>,
+    /// When the first beat went well.
+    joined: Option<Timestamp>,
 }
 
 impl Worker<'_> {
@@ -378,6 +397,7 @@ impl Worker<'_> {
             };
             writes += 1;
         }
+        let machine = seen.as_ref().is_some_and(has_machine);
         let uid = seen.and_then(|node| node.metadata.uid).unwrap_or_default();
         self.renew(&session, &uid).await?;
         let (conditions, addresses) = (
@@ -397,7 +417,31 @@ impl Worker<'_> {
         if first {
             notify::tell("READY=1");
         }
+        self.serve_on(&session, machine).await;
         Ok(())
+    }
+
+    /// What listeners need, from now on.
+    fn serve(&mut self, authorities: Vec<Vec<u8>>) -> Option<watch::Receiver<serving::Offer>> {
+        self.config.server.as_ref()?;
+        let life = self.config.certificate_life;
+        let (serving, offered) = Serving::new(&self.files, authorities, life, self.status);
+        self.serving = Some(serving);
+        Some(offered)
+    }
+
+    /// The rest of a beat: towards a certificate to serve with.
+    async fn serve_on(&mut self, session: &Session, machine: bool) {
+        let since = *self.joined.get_or_insert_with(Timestamp::now);
+        let joined = Joined {
+            since,
+            ready: self.desired.conditions.iter().all(|seen| seen.holds),
+            machine,
+        };
+        if let Some(serving) = &mut self.serving {
+            let addresses = &self.desired.addresses;
+            serving.step(session, joined, addresses, self.status).await;
+        }
     }
 
     async fn renew(&mut self, session: &Session, uid: &str) -> Result<(), api::Error> {

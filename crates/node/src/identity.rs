@@ -1,22 +1,26 @@
-//! Our key and certificate on disk, and the key that waits for its certificate.
+//! Our keys and certificates on disk, and the keys that wait for theirs: one to speak to the API with, one to serve with.
 //!
 //! ```text
-//!   identity.pem   certificate and key, replaced as one
-//!   request.json   a key and the name of the request for it: written before the request is made, so that whoever is
-//!                  killed in between finds its own request again
+//!   identity.pem   certificate and key, replaced as one          serving.pem
+//!   request.json   a key and the name of the request for it:     serving-request.json
+//!                  written before the request is made, so that
+//!                  whoever is killed in between finds its own
+//!                  request again
 //! ```
 
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use model::Secret;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData as _};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData as _, SanType};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+use x509_parser::extensions::GeneralName;
 
 use crate::decide::identity::Validity;
 
@@ -51,9 +55,19 @@ pub struct Identity {
     pub spread: f64,
 }
 
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To speak to the API as the node.
+    Client,
+    /// To answer under the node's name, and at this address if it is known.
+    Server { address: Option<IpAddr> },
+}
+
 /// A key that waits.
 #[derive(Debug, Clone)]
 pub struct Request {
+    pub purpose: Purpose,
     /// The name of the CertificateSigningRequest, which follows from the key.
     pub name: String,
     pub since: Timestamp,
@@ -67,16 +81,37 @@ struct Kept {
     node: String,
     since: Timestamp,
     key: Secret<String>,
+    #[serde(default)]
+    address: Option<IpAddr>,
 }
 
-/// The files of one node.
+/// The files of one node, for one purpose.
 #[derive(Debug, Clone)]
 pub struct Files {
     dir: PathBuf,
     node: String,
+    purpose: Purpose,
+}
+
+impl Purpose {
+    /// The certificate's file, and that of the key that waits for one.
+    fn files(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Client => ("identity.pem", "request.json"),
+            Self::Server { .. } => ("serving.pem", "serving-request.json"),
+        }
+    }
+
+    fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Client => None,
+            Self::Server { address } => address,
+        }
+    }
 }
 
 impl Files {
+    /// Those of the node as a client.
     pub fn open(dir: &Path, node: &str) -> Result<Self, Error> {
         let made = std::fs::DirBuilder::new()
             .recursive(true)
@@ -89,12 +124,21 @@ impl Files {
         Ok(Self {
             dir: dir.to_owned(),
             node: node.to_owned(),
+            purpose: Purpose::Client,
         })
+    }
+
+    /// Those of the node as a server, beside the others.
+    pub fn for_server(&self, address: Option<IpAddr>) -> Self {
+        Self {
+            purpose: Purpose::Server { address },
+            ..self.clone()
+        }
     }
 
     /// The identity, if there is one and it is this node's. What cannot be read counts as none: another is asked for.
     pub fn identity(&self) -> Option<Identity> {
-        let text = std::fs::read_to_string(self.dir.join(IDENTITY)).ok()?;
+        let text = std::fs::read_to_string(self.path()).ok()?;
         let (certificate, key) = text.split_once(BETWEEN)?;
         let key = KeyPair::from_pem(key).ok()?;
         match self.check(certificate, &key) {
@@ -110,9 +154,9 @@ impl Files {
     }
 
     pub fn request(&self) -> Option<Request> {
-        let text = std::fs::read(self.dir.join(REQUEST)).ok()?;
+        let text = std::fs::read(self.waiting_path()).ok()?;
         let kept: Kept = serde_json::from_slice(&text).ok()?;
-        if kept.node != self.node {
+        if kept.node != self.node || kept.address != self.purpose.address() {
             return None;
         }
         self.make(kept.since, &KeyPair::from_pem(kept.key.expose()).ok()?)
@@ -125,8 +169,9 @@ impl Files {
         let request = self.make(now, &key)?;
         let kept = serde_json::json!({
             "node": self.node, "since": now, "key": request.key.expose(),
+            "address": self.purpose.address(),
         });
-        self.write(REQUEST, &kept.to_string())?;
+        self.write(self.purpose.files().1, &kept.to_string())?;
         Ok(request)
     }
 
@@ -135,14 +180,22 @@ impl Files {
         let key = KeyPair::from_pem(request.key.expose()).map_err(Error::MakeRequest)?;
         let identity = self.check(certificate, &key)?;
         let both = Secret::new(format!("{certificate}\n{BETWEEN}{}", identity.key.expose()));
-        self.write(IDENTITY, both.expose())?;
+        self.write(self.purpose.files().0, both.expose())?;
         self.forget_request();
         Ok(identity)
     }
 
     /// The key that waited has its certificate, or will never have one.
     pub fn forget_request(&self) {
-        _ = std::fs::remove_file(self.dir.join(REQUEST));
+        _ = std::fs::remove_file(self.waiting_path());
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(self.purpose.files().0)
+    }
+
+    fn waiting_path(&self) -> PathBuf {
+        self.dir.join(self.purpose.files().1)
     }
 
     fn make(&self, since: Timestamp, key: &KeyPair) -> Result<Request, Error> {
@@ -153,6 +206,14 @@ impl Files {
             .push(DnType::OrganizationName, NODES);
         let name = format!("{NODE_PREFIX}{}", self.node);
         params.distinguished_name.push(DnType::CommonName, name);
+        if let Purpose::Server { address } = self.purpose {
+            let name = self.node.clone().try_into().map_err(Error::MakeRequest)?;
+            let names = [
+                Some(SanType::DnsName(name)),
+                address.map(SanType::IpAddress),
+            ];
+            params.subject_alt_names = names.into_iter().flatten().collect();
+        }
         let request = params
             .serialize_request(key)
             .and_then(|request| request.pem());
@@ -160,6 +221,7 @@ impl Files {
         let mut short = [0; 16];
         short.copy_from_slice(&digest[..16]);
         Ok(Request {
+            purpose: self.purpose,
             name: format!("node-csr-{:032x}", u128::from_be_bytes(short)),
             since,
             pem: request.map_err(Error::MakeRequest)?,
@@ -180,6 +242,9 @@ impl Files {
         if !names.any(|found| found.as_str() == Ok(&name)) {
             return Err(Error::Strange("it is of another node"));
         }
+        if let Purpose::Server { address } = self.purpose {
+            self.check_names(&parsed, address)?;
+        }
         let time = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_second(time.timestamp()).map_err(|_| Error::Strange("its time"))
         };
@@ -193,6 +258,32 @@ impl Files {
             },
             spread: f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX),
         })
+    }
+
+    /// A server's certificate has the node's name, and the address if one is asked for.
+    fn check_names(
+        &self,
+        parsed: &x509_parser::certificate::X509Certificate,
+        address: Option<IpAddr>,
+    ) -> Result<(), Error> {
+        let names = parsed.subject_alternative_name().ok().flatten();
+        let has = |wanted: &GeneralName| {
+            names
+                .as_ref()
+                .is_some_and(|names| names.value.general_names.contains(wanted))
+        };
+        if !has(&GeneralName::DNSName(&self.node)) {
+            return Err(Error::Strange("it does not have the node's name"));
+        }
+        let there = match address {
+            None => true,
+            Some(IpAddr::V4(ip)) => has(&GeneralName::IPAddress(&ip.octets())),
+            Some(IpAddr::V6(ip)) => has(&GeneralName::IPAddress(&ip.octets())),
+        };
+        if !there {
+            return Err(Error::Strange("it does not have the node's address"));
+        }
+        Ok(())
     }
 
     /// All or nothing, for us only.
@@ -219,8 +310,6 @@ impl Files {
     }
 }
 
-const IDENTITY: &str = "identity.pem";
-const REQUEST: &str = "request.json";
 /// Between certificate and key: text that PEM readers skip.
 const BETWEEN: &str = "# key\n";
 
@@ -258,7 +347,7 @@ mod tests {
         let kept = files.identity().expect("it is kept");
         assert_eq!(kept.key.expose(), taken.key.expose());
         assert_eq!(kept.validity, taken.validity);
-        let mode = std::fs::metadata(dir.path().join(IDENTITY))
+        let mode = std::fs::metadata(files.path())
             .expect("a file")
             .permissions()
             .mode();
@@ -288,12 +377,38 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let files = Files::open(dir.path(), "n").expect("it opens");
         for text in ["", "{}", "nonsense", "# key\n"] {
-            std::fs::write(dir.path().join(IDENTITY), text).expect("a file");
-            std::fs::write(dir.path().join(REQUEST), text).expect("a file");
+            std::fs::write(files.path(), text).expect("a file");
+            std::fs::write(files.waiting_path(), text).expect("a file");
             assert!(
                 files.identity().is_none() && files.request().is_none(),
                 "{text:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_certificate_to_serve_with_has_the_nodes_name_and_its_address() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let client = Files::open(dir.path(), "n").expect("it opens");
+        let address = |text: &str| Some(text.parse().expect("an address"));
+        let files = client.for_server(address("192.0.2.7"));
+        let drawn = files.draw(Timestamp::UNIX_EPOCH).expect("a key");
+        assert!(client.request().is_none(), "the two are apart");
+        files.take(&drawn, &sign(&drawn.pem)).expect("it is ours");
+        assert!(client.identity().is_none() && files.identity().is_some());
+        // At its start a node may not know its address.
+        assert!(client.for_server(None).identity().is_some());
+        let moved = client.for_server(address("2001:db8::7"));
+        assert!(moved.identity().is_none());
+        let drawn = moved.draw(Timestamp::UNIX_EPOCH).expect("a key");
+        assert!(
+            files.request().is_none(),
+            "a request for one address is none for another"
+        );
+        moved.take(&drawn, &sign(&drawn.pem)).expect("it is ours");
+        let as_client = client.draw(Timestamp::UNIX_EPOCH).expect("a key");
+        let error = files.take(&as_client, &sign(&as_client.pem));
+        let error = error.expect_err("it has no name").to_string();
+        assert!(error.contains("name"), "{error}");
     }
 }

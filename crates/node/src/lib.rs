@@ -4,8 +4,9 @@
 //!   config ─┐                       ┌─ decide::identity: ask for a certificate, wait, take it, renew it
 //!   facts ──┼─▶ daemon: one task ──▶├─ decide::node:     make the Node, mend it, say what changed
 //!   checks ─┘        │              └─ decide::lease:    alive, every ten seconds
-//!                    ▼
+//!                    ▼              └─ decide::serving:  ask for the certificate to serve with, in due time
 //!                 the API                 admin: health, metrics and status on the loopback
+//!                                         server: logs and counters, to masters of the cluster
 //!
 //!   name     the host's name from its config drive, before anything else starts
 //!   router   a stand-in where no ingress controller runs: it answers, and says what it is
@@ -22,6 +23,8 @@ mod identity;
 pub mod name;
 mod notify;
 pub mod router;
+mod server;
+mod serving;
 pub mod status;
 
 pub use config::Config;

@@ -18,6 +18,9 @@ pub struct Status {
     pub certificate_renewal: Option<Timestamp>,
     /// What the next certificate waits for, while this one is still good.
     pub renewal_waits_for: Option<String>,
+    /// When the certificate that logs are served with ends, and what the next one waits for.
+    pub serving_ends: Option<Timestamp>,
+    pub serving_waits_for: Option<String>,
     pub lease_renewed: Option<Timestamp>,
     pub conditions: Vec<Condition>,
     pub addresses: Vec<std::net::IpAddr>,
@@ -59,6 +62,15 @@ impl Status {
         if let Some(reason) = &self.renewal_waits_for {
             line("Renewal", &format!("waits for {reason}"));
         }
+        if self.serving_ends.is_some() || self.serving_waits_for.is_some() {
+            line(
+                "Logs",
+                &match &self.serving_waits_for {
+                    Some(reason) => format!("a certificate to serve them waits for {reason}"),
+                    None => format!("served, certificate until {}", time(self.serving_ends)),
+                },
+            );
+        }
         line("Lease", &format!("renewed {}", time(self.lease_renewed)));
         for address in &self.addresses {
             line("Address", &address.to_string());
@@ -87,6 +99,12 @@ impl Status {
             "gauge",
             "",
             seconds(self.certificate_ends),
+        );
+        number(
+            "serving_certificate_ends_seconds",
+            "gauge",
+            "",
+            seconds(self.serving_ends),
         );
         number(
             "lease_renewed_seconds",

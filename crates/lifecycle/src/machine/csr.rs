@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::link::names;
+use super::link::{internal, names};
 use super::view::{Machine, NodeSeen};
 
 /// A CertificateSigningRequest, its own request already taken apart.
@@ -48,6 +48,8 @@ const BOOTSTRAPPERS: [&str; 2] = [
     "system:bootstrappers",
     "system:serviceaccounts:openshift-machine-config-operator",
 ];
+/// On a Machine: of which kind its node is.
+const ROLE: &str = "machine.openshift.io/cluster-api-machine-role";
 const NODES: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
 /// A request this much older than its Machine's news is from an earlier life.
@@ -127,9 +129,9 @@ fn serving(request: &Request, machines: &[Machine], nodes: &[NodeSeen]) -> Verdi
     if request.other_names > 0 || (request.dns_names.is_empty() && request.ips.is_empty()) {
         return leave("a serving certificate names addresses, and nothing else");
     }
-    if !nodes.iter().any(|node| node.name == name) {
+    let Some(node) = nodes.iter().find(|node| node.name == name) else {
         return wait(format!("there is no Node {name} yet"));
-    }
+    };
     let linked = |machine: &&Machine| {
         machine
             .status
@@ -140,12 +142,12 @@ fn serving(request: &Request, machines: &[Machine], nodes: &[NodeSeen]) -> Verdi
     let Some(machine) = machines.iter().find(linked) else {
         return wait(format!("no Machine is linked to the Node {name}"));
     };
+    let believed = is_unseen_master(machine);
     let known = |text: &str| {
-        machine
-            .status
-            .addresses
-            .iter()
-            .any(|seen| seen.address == text)
+        let addresses = machine.status.addresses.iter();
+        let mut known = addresses.map(|seen| &seen.address);
+        known.any(|seen| seen == text)
+            || (believed && node.internal_ips.iter().any(|told| told == text))
     };
     let strange_name = request
         .dns_names
@@ -168,6 +170,13 @@ fn serving(request: &Request, machines: &[Machine], nodes: &[NodeSeen]) -> Verdi
         "the Machine {} has all the names and addresses",
         machine.name
     ))
+}
+
+/// A master that was there before any inspection: nobody has seen its addresses, and the Node's own word must do. It costs
+/// nothing: masters hold the authority's key. Of other nodes it would, for one could take an address of the API's.
+fn is_unseen_master(machine: &Machine) -> bool {
+    let role = machine.labels.get(ROLE).map(String::as_str);
+    role == Some("master") && internal(machine).next().is_none()
 }
 
 /// The node a request is for: `system:node:NAME` of the group of nodes.

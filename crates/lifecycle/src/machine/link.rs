@@ -55,7 +55,7 @@ fn has_only_its_name(machine: &Machine, node: &NodeSeen) -> bool {
         && names(machine, &node.name)
 }
 
-fn internal(machine: &Machine) -> impl Iterator<Item = &String> {
+pub(super) fn internal(machine: &Machine) -> impl Iterator<Item = &String> {
     let addresses = machine.status.addresses.iter();
     let internal = addresses.filter(|seen| seen.kind == AddressKind::InternalIp);
     internal.map(|seen| &seen.address)

@@ -4,3 +4,5 @@ pub mod address;
 pub mod identity;
 pub mod lease;
 pub mod node;
+pub mod serving;
+pub mod show;

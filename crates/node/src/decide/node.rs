@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+    NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -23,6 +24,8 @@ pub struct Desired {
     pub capacity: BTreeMap<String, Quantity>,
     pub info: NodeSystemInfo,
     pub conditions: Vec<Condition>,
+    /// Where logs and counters can be read.
+    pub port: Option<u16>,
 }
 
 /// Something that holds or does not, and why.
@@ -118,7 +121,11 @@ fn status(desired: &Desired, old: &NodeStatus, now: Timestamp) -> NodeStatus {
     for condition in &desired.conditions {
         set(&mut conditions, condition, now);
     }
+    let endpoints = desired.port.map(|port| NodeDaemonEndpoints {
+        kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }),
+    });
     NodeStatus {
+        daemon_endpoints: endpoints.or_else(|| old.daemon_endpoints.clone()),
         addresses: Some(addresses),
         capacity: Some(desired.capacity.clone()),
         allocatable: Some(desired.capacity.clone()),

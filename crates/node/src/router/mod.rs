@@ -155,7 +155,8 @@ async fn connection(stream: TcpStream, app: Router, tls: Option<TlsAcceptor>) {
     }
 }
 
-async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, app: Router) {
+/// HTTP with whoever is there, until they hang up.
+pub(crate) async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, app: Router) {
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));

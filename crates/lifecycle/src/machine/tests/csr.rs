@@ -216,3 +216,45 @@ fn a_serving_certificate_is_approved_for_addresses_the_machine_has() {
     };
     assert_eq!(word(&judge(&other, &[expecting()], &[], now())), "leave");
 }
+
+#[test]
+fn a_master_whose_addresses_nobody_has_seen_is_believed_and_nobody_else_is() {
+    let node = NodeSeen {
+        name: "w0".into(),
+        internal_ips: vec!["192.0.2.7".into()],
+        ..NodeSeen::default()
+    };
+    let unseen = |role: &str| {
+        let mut machine = linked();
+        machine.status.addresses.clear();
+        let label = "machine.openshift.io/cluster-api-machine-role";
+        machine.labels.insert(label.into(), role.into());
+        machine
+    };
+    let judged = |request: &Request, machine: Machine| {
+        word(&judge(
+            request,
+            &[machine],
+            std::slice::from_ref(&node),
+            now(),
+        ))
+    };
+    assert_eq!(judged(&serving(), unseen("master")), "approve");
+    assert_eq!(judged(&serving(), unseen("worker")), "wait");
+    let mut seen = unseen("master");
+    seen.status.addresses = vec![Address {
+        kind: AddressKind::InternalIp,
+        address: "192.0.2.8".into(),
+    }];
+    assert_eq!(judged(&serving(), seen), "wait", "its address is another");
+    let by_name = Request {
+        ips: Vec::new(),
+        ..serving()
+    };
+    assert_eq!(judged(&by_name, unseen("worker")), "approve");
+    let foreign = Request {
+        ips: vec!["192.0.2.9".parse().unwrap()],
+        ..serving()
+    };
+    assert_eq!(judged(&foreign, unseen("master")), "wait");
+}
