@@ -27,6 +27,7 @@ const STATE: &str = ".plinth_install_state.json";
 const METADATA: &str = "metadata.json";
 const BOOTSTRAP_IGN: &str = "bootstrap.ign";
 const KUBECONFIG: &str = "auth/kubeconfig";
+const CLEANER_IGN: &str = "cleaning/cleaner.ign";
 
 /// How far to go; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,6 +206,28 @@ impl Dir {
         Ok(replacement)
     }
 
+    /// Refuses where this is another cluster's directory, or its keys are gone.
+    pub fn is_own(&self, facts: &Facts) -> Result<(), Error> {
+        let (config, _) = self.config(facts)?;
+        self.own_state(&config).map(drop)
+    }
+
+    /// The config of a VM that cleans the cluster's hosts, with certificates that hold now. What an install kept is
+    /// over by then: another one begins anew.
+    pub fn cleaner(
+        &self,
+        facts: &Facts,
+        binary: &Binary,
+        now: OffsetDateTime,
+    ) -> Result<(), Error> {
+        let mut sources = self.sources(facts, now)?;
+        let inputs = sources.inputs(binary);
+        let (config, authority) = (assets::cleaner(&inputs), assets::authority(&inputs));
+        sources.state.install = Kept::default();
+        self.write(&authority, &mut sources.state)?;
+        self.put(CLEANER_IGN, &config)
+    }
+
     fn sources(&self, facts: &Facts, now: OffsetDateTime) -> Result<Sources, Error> {
         let (config, warnings) = self.config(facts)?;
         let mut state = self.own_state(&config)?;
@@ -274,6 +297,10 @@ impl Dir {
 
     pub fn bootstrap_ignition(&self) -> PathBuf {
         self.path.join(BOOTSTRAP_IGN)
+    }
+
+    pub fn cleaner_ignition(&self) -> PathBuf {
+        self.path.join(CLEANER_IGN)
     }
 
     /// The pointer config of one host, as the operator may have edited it.

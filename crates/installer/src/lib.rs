@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod consoles;
 pub mod destroy;
 pub mod dir;
+mod lines;
 pub mod pki;
 pub mod preflight;
 pub mod progress;

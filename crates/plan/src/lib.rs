@@ -10,6 +10,7 @@
 
 pub mod assets;
 pub mod cluster;
+pub mod destroy;
 pub mod install;
 pub mod install_config;
 pub mod nmstate;

@@ -6,11 +6,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ::plan::install::Phase;
+use ::plan::preflight::Selection;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use installer::Dir;
 use installer::bootstrap::{Home, Orders, keep};
 use installer::cluster::{self, Options};
+use installer::destroy;
 use installer::progress::{Picture, Tell};
 use serde_json::Value;
 
@@ -24,21 +26,17 @@ pub struct Create {
     /// The last phase to finish; all of them without it
     #[arg(long, value_name = "PHASE", value_parser = phase)]
     to: Option<Phase>,
-    /// How progress is told; text is for people
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    progress: Format,
-    /// The program that nodes run; this one without it
-    #[arg(long, value_name = "FILE", env = "PLINTH_BINARY")]
-    binary: Option<PathBuf>,
-    /// The static plinth-agent; the one beside this program without it
-    #[arg(long, value_name = "FILE", env = "PLINTH_AGENT")]
-    agent: Option<PathBuf>,
-    /// Boot servers with the drivers and firmware of the lab's, or with those of real ones
-    #[arg(long, value_enum, default_value_t = crate::image::FlavourName::Metal)]
-    ramdisk: crate::image::FlavourName,
+    #[command(flatten)]
+    boots: Boots,
     /// Do not record the serial consoles of the control plane's hosts in DIR/consoles
     #[arg(long)]
     no_consoles: bool,
+    /// Leave this check of `plinth preflight` out; may be given again
+    #[arg(long, value_name = "ID")]
+    skip_check: Vec<String>,
+    /// Look for nothing before the first power-on that would stop the install
+    #[arg(long)]
+    no_preflight: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -55,6 +53,9 @@ pub struct Keep {
     /// The OS image that the VM starts from
     #[arg(long)]
     image: PathBuf,
+    /// It cleans hosts, and installs nothing
+    #[arg(long)]
+    cleans: bool,
 }
 
 #[derive(Subcommand)]
@@ -67,17 +68,61 @@ pub enum Destroy {
         #[arg(long, default_value = ".")]
         dir: PathBuf,
     },
-    /// Switch every host of the cluster off by its BMC, so that no old node holds an address; disks are left as they are
+    /// Switch every host of the cluster off by its BMC, so that no old node holds an address
     ///
-    /// Example: plinth destroy cluster --dir lab --yes
-    Cluster {
-        /// The install directory
-        #[arg(long, default_value = ".")]
-        dir: PathBuf,
-        /// Do not ask: the hosts are meant
-        #[arg(long)]
-        yes: bool,
-    },
+    /// Disks are left as they are, or cleaned with --clean: then the bootstrap VM is started again, hosts boot the ramdisk as for
+    /// an install, the metadata of every disk is erased, and they are switched off. It goes on from where it was interrupted.
+    ///
+    /// Examples:
+    ///   plinth destroy cluster --dir lab --yes
+    ///   plinth destroy cluster --dir lab --clean
+    #[command(verbatim_doc_comment)]
+    Cluster(Box<End>),
+}
+
+#[derive(Args)]
+pub struct End {
+    /// The install directory
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Do not ask: the hosts are meant
+    #[arg(long)]
+    yes: bool,
+    /// Erase the metadata of every disk of every host: partitions, file systems, RAID and LVM are gone
+    #[arg(long)]
+    clean: bool,
+    #[command(flatten)]
+    boots: Boots,
+}
+
+/// What nodes and servers run.
+#[derive(Args)]
+struct Boots {
+    /// How progress is told; text is for people
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    progress: Format,
+    /// The program that nodes run; this one without it
+    #[arg(long, value_name = "FILE", env = "PLINTH_BINARY")]
+    binary: Option<PathBuf>,
+    /// The static plinth-agent; the one beside this program without it
+    #[arg(long, value_name = "FILE", env = "PLINTH_AGENT")]
+    agent: Option<PathBuf>,
+    /// Boot servers with the drivers and firmware of the lab's, or with those of real ones
+    #[arg(long, value_enum, default_value_t = crate::image::FlavourName::Metal)]
+    ramdisk: crate::image::FlavourName,
+}
+
+impl Boots {
+    fn binary(&self) -> Result<PathBuf> {
+        match &self.binary {
+            Some(path) => Ok(path.clone()),
+            None => std::env::current_exe().context("find this program"),
+        }
+    }
+
+    fn metal(&self) -> bool {
+        matches!(self.ramdisk, crate::image::FlavourName::Metal)
+    }
 }
 
 fn phase(name: &str) -> Result<Phase, String> {
@@ -89,15 +134,18 @@ fn phase(name: &str) -> Result<Phase, String> {
 pub const KEEPER: &str = "bootstrap-vm";
 
 pub fn create(command: &Create) -> Result<()> {
-    let binary = match &command.binary {
-        Some(path) => path.clone(),
-        None => std::env::current_exe().context("find this program")?,
+    let checks = if command.no_preflight {
+        None
+    } else {
+        Some(checks(&command.skip_check)?)
     };
+    let boots = &command.boots;
     let options = Options {
+        checks,
         dir: command.dir.clone(),
-        binary,
-        agent: crate::image::find_agent(command.agent.clone())?,
-        metal: matches!(command.ramdisk, crate::image::FlavourName::Metal),
+        binary: boots.binary()?,
+        agent: crate::image::find_agent(boots.agent.clone())?,
+        metal: boots.metal(),
         to: command.to,
         keeper: ["--log", "info", KEEPER].map(str::to_owned).into(),
         consoles: !command.no_consoles,
@@ -106,45 +154,75 @@ pub fn create(command: &Create) -> Result<()> {
     let facts = facts(&dir.text()?);
     let (_, warnings) = dir.config(&facts)?;
     warn(&warnings);
-    let mut teller = Teller::open(&command.dir, command.progress)?;
+    let mut teller = Teller::open(&command.dir, boots.progress)?;
     runtime()?.block_on(cluster::create(options, &facts, &mut teller))?;
     Ok(())
+}
+
+/// Images are made next, if they are not there.
+fn checks(skipped: &[String]) -> Result<Selection> {
+    let made_next = ["image-cached".to_owned()];
+    Ok(Selection::new(
+        Vec::new(),
+        [&made_next[..], skipped].concat(),
+    )?)
 }
 
 pub fn keep_vm(command: &Keep) -> Result<()> {
     let dir = Dir::new(&command.dir);
     let (plan, _) = dir.plan(&facts(&dir.text()?))?;
+    let (home, ignition) = if command.cleans {
+        (Home::cleaner(&command.dir), dir.cleaner_ignition())
+    } else {
+        (Home::new(&command.dir), dir.bootstrap_ignition())
+    };
     let orders = Orders {
         image: command.image.clone(),
-        ignition: dir.bootstrap_ignition(),
+        ignition,
     };
-    let home = Home::new(&command.dir);
     Ok(runtime()?.block_on(keep(&home, &plan, &orders))?)
 }
 
 pub fn destroy(command: &Destroy) -> Result<()> {
     match command {
-        Destroy::Bootstrap { dir } => Ok(runtime()?.block_on(cluster::destroy_bootstrap(dir))?),
-        Destroy::Cluster { dir, yes } => destroy_cluster(dir, *yes),
+        Destroy::Bootstrap { dir } => Ok(runtime()?.block_on(destroy::bootstrap(dir))?),
+        Destroy::Cluster(end) => destroy_cluster(end),
     }
 }
 
-fn destroy_cluster(path: &Path, yes: bool) -> Result<()> {
-    let dir = Dir::new(path);
+fn destroy_cluster(end: &End) -> Result<()> {
+    let dir = Dir::new(&end.dir);
     let facts = facts(&dir.text()?);
-    let (config, _) = dir.config(&facts)?;
-    let hosts = config.baremetal.hosts.len();
-    if !yes
-        && !confirmed(&format!(
-            "All {hosts} hosts of the cluster {} are switched off, whatever they run.",
-            config.name
-        ))?
-    {
+    let (config, warnings) = dir.config(&facts)?;
+    let (hosts, name) = (config.baremetal.hosts.len(), &config.name);
+    let lost = if end.clean {
+        ", and what is on their disks is lost"
+    } else {
+        ""
+    };
+    let meant = format!(
+        "All {hosts} hosts of the cluster {name} are switched off, whatever they run{lost}."
+    );
+    if !end.yes && !confirmed(&meant)? {
         anyhow::bail!("nothing was done; --yes says that it is meant");
     }
-    let tell = |line: &str| println!("{line}");
-    runtime()?.block_on(installer::destroy::cluster(path, &facts, tell))?;
-    Ok(())
+    if !end.clean {
+        let tell = |line: &str| say(line);
+        return Ok(runtime()?.block_on(destroy::cluster(&end.dir, &facts, tell))?);
+    }
+    warn(&warnings);
+    let boots = &end.boots;
+    let options = destroy::Options {
+        dir: end.dir.clone(),
+        binary: boots.binary()?,
+        agent: crate::image::find_agent(boots.agent.clone())?,
+        metal: boots.metal(),
+        keeper: ["--log", "info", KEEPER, "--cleans"]
+            .map(str::to_owned)
+            .into(),
+    };
+    let mut teller = Teller::open(&end.dir, boots.progress)?;
+    Ok(runtime()?.block_on(destroy::clean(options, &facts, &mut teller))?)
 }
 
 /// Only a person at a terminal can be asked.

@@ -252,7 +252,8 @@ const EXIT_CODES: &str = "Exit codes:
   4  the lab is up already, or there is none
   5  a preflight check failed
   6  what was waited for did not come in time
-  10 and above: the phase of `create cluster` that failed, in the order that `plinth plan` shows";
+  10 and above: the phase of `create cluster` that failed, in the order that `plinth plan` shows
+  30 and above: the step of `destroy cluster --clean` that failed, in the order it tells them";
 
 fn main() -> ExitCode {
     linux::memory::few_arenas();
@@ -318,6 +319,17 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             .is_some_and(installer::replace::Error::is_refusal)
     {
         return 3;
+    }
+    match error.downcast_ref::<installer::destroy::Error>() {
+        Some(installer::destroy::Error::Stuck(stuck)) => return stuck.step.exit_code(),
+        Some(installer::destroy::Error::Dir(error)) if error.is_refusal() => return 3,
+        Some(
+            installer::destroy::Error::Dir(_)
+            | installer::destroy::Error::Bootstrap(_)
+            | installer::destroy::Error::StillOn { .. }
+            | installer::destroy::Error::Interrupted,
+        )
+        | None => {}
     }
     match error.downcast_ref::<installer::cluster::Error>() {
         Some(installer::cluster::Error::Stuck(stuck)) => return stuck.phase.exit_code(),

@@ -12,7 +12,8 @@ use crate::{build, sh};
 /// The whole default lab, with the images already built.
 const LONGEST: f64 = 360.0;
 const ROUNDS: usize = 3;
-const PHASES: [&str; 11] = [
+const PHASES: [&str; 12] = [
+    "preflight",
     "assets",
     "images",
     "bootstrap-vm",

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use disc::{Payload, write as write_disc};
 pub use keeper::{Error as KeepError, Orders, keep};
 
-/// `bootstrap/` in the install directory.
+/// `bootstrap/` in the install directory; `cleaning/` for a VM that is started to clean hosts.
 #[derive(Debug, Clone)]
 pub struct Home(PathBuf);
 
@@ -79,12 +79,21 @@ impl Home {
         Self(install_dir.join("bootstrap"))
     }
 
+    pub fn cleaner(install_dir: &Path) -> Self {
+        Self(install_dir.join("cleaning"))
+    }
+
     pub fn disk(&self) -> PathBuf {
         self.0.join("disk.qcow2")
     }
 
     pub fn payload(&self) -> PathBuf {
         self.0.join("payload.iso")
+    }
+
+    /// Which hosts a VM was started to clean.
+    pub fn roster(&self) -> PathBuf {
+        self.0.join("hosts")
     }
 
     pub fn console(&self) -> PathBuf {

@@ -1,24 +1,24 @@
 //! Doing what was decided. Everything here may have been done before, and is then left as it is.
 
-use std::process::Command;
-
-use clients::ironic::{ConfigDrive, Deploy, Ironic, NewNode, NewPort, Patch, Verb};
+use clients::ironic::{ConfigDrive, Deploy, Ironic, Patch, Verb};
 use plan::assets::payload;
 use plan::cluster::HostPlan;
 use plan::install::{self, Action};
-use plan::install_config::BootMode;
 use plan::nmstate::HostNetwork;
-use serde_json::{Value, json};
+use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{Failed, Images, Installer, api, requests};
-use crate::bootstrap::write_disc;
+use super::{Failed, Images, Installer, api, nodes, requests, vm};
 use crate::dir::Stage;
 use crate::progress::Tell;
 
 impl Installer {
     pub(super) async fn act(&mut self, action: &Action, tell: &mut dyn Tell) -> Result<(), Failed> {
         match action {
+            Action::CheckSite => {
+                self.site = self.check(tell).await?;
+                Ok(())
+            }
             Action::WriteAssets => self.write_assets(),
             Action::FetchImages => {
                 self.images = Some(Images::get(&self.plan, &self.options, tell).await?);
@@ -55,17 +55,8 @@ impl Installer {
 
     async fn start_vm(&self) -> Result<(), Failed> {
         let images = self.known_images()?;
-        let (payload, path) = (images.payload(&self.options.binary), self.home.payload());
-        self.home.make()?;
-        // Anew each time: the program or an image may have changed since.
-        tokio::task::spawn_blocking(move || write_disc(&payload, &path)).await??;
-        let mut keeper = Command::new(std::env::current_exe()?);
-        keeper.args(&self.options.keeper);
-        keeper
-            .arg("--dir")
-            .arg(std::path::absolute(&self.options.dir)?);
-        keeper.arg("--image").arg(&images.bootstrap_os);
-        Ok(self.home.start(keeper).await?)
+        let Self { options, home, .. } = self;
+        vm::start(home, images, &options.binary, &options.dir, &options.keeper).await
     }
 
     fn known_images(&self) -> Result<&Images, Failed> {
@@ -75,65 +66,7 @@ impl Installer {
 
     async fn enrol(&self, host: &HostPlan) -> Result<(), Failed> {
         let ironic = self.ironic().await?;
-        let node = match ironic.find_node(&host.name).await? {
-            Some(node) => node,
-            None => ironic.create_node(&self.new_node(host)?).await?,
-        };
-        if ironic.port_of(host.boot_mac).await?.is_none() {
-            let port = NewPort {
-                node_uuid: node.uuid,
-                address: host.boot_mac,
-                pxe_enabled: true,
-            };
-            ironic.create_port(&port).await?;
-        }
-        Ok(())
-    }
-
-    fn new_node(&self, host: &HostPlan) -> Result<NewNode, Failed> {
-        let secret = self
-            .config
-            .baremetal
-            .hosts
-            .iter()
-            .find(|given| given.name == host.name)
-            .ok_or_else(|| Failed(format!("install-config.yaml has no host {}", host.name)))?;
-        let prefix = match host.bmc.driver {
-            "ipmi" => "ipmi",
-            _ => "redfish",
-        };
-        let mut driver_info: serde_json::Map<String, Value> = host
-            .bmc
-            .driver_info
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.clone()))
-            .collect();
-        driver_info.insert(format!("{prefix}_username"), json!(host.bmc.username));
-        driver_info.insert(
-            format!("{prefix}_password"),
-            json!(secret.password.expose()),
-        );
-        let mut properties = serde_json::Map::new();
-        let capabilities = match host.boot_mode {
-            BootMode::Uefi => "boot_mode:uefi",
-            BootMode::UefiSecureBoot => "boot_mode:uefi,secure_boot:true",
-            BootMode::Legacy => "boot_mode:bios",
-        };
-        properties.insert("capabilities".into(), json!(capabilities));
-        properties.insert("root_device".into(), host.disk.root_device.clone());
-        Ok(NewNode {
-            name: host.name.clone(),
-            driver: host.bmc.driver.to_owned(),
-            driver_info,
-            properties,
-            interfaces: [
-                ("boot_interface", host.bmc.boot_interface),
-                ("inspect_interface", "agent"),
-            ]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-            ..NewNode::default()
-        })
+        nodes::enrol(&ironic, &self.config, host).await
     }
 
     async fn ask(&self, host: &HostPlan, verb: install::Verb, again: bool) -> Result<(), Failed> {
@@ -145,8 +78,7 @@ impl Installer {
         }
         let ironic = self.ironic().await?;
         if again && verb == install::Verb::Manage {
-            // A failed cleaning leaves it in maintenance for a person to look at; this is the one who does.
-            ironic.end_maintenance(&host.name).await?;
+            nodes::mend(&ironic, &self.config, host).await?;
         }
         let verb = match verb {
             install::Verb::Manage => Verb::Manage,

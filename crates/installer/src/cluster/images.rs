@@ -29,8 +29,17 @@ const LOADERS: &str = "/usr/lib/ipxe";
 const LOADER_NAMES: [&str; 4] = ["undionly.kpxe", "snponly.efi", "ipxe.efi", "ipxe.pxe"];
 
 impl Images {
-    /// Finds, builds or fetches them. Minutes at the first time, an instant later.
     pub async fn get(plan: &Plan, options: &Options, tell: &mut dyn Tell) -> Result<Self, Failed> {
+        Self::with_agent(plan, &options.agent, options.metal, tell).await
+    }
+
+    /// Finds, builds or fetches them. Minutes at the first time, an instant later. `metal`: for real servers.
+    pub async fn with_agent(
+        plan: &Plan,
+        agent: &Path,
+        metal: bool,
+        tell: &mut dyn Tell,
+    ) -> Result<Self, Failed> {
         let cluster_os = one(&plan.images.cluster_os, tell).await?;
         let bootstrap_os = one(&plan.images.bootstrap_os, tell).await?;
         let sum = cluster_os.clone();
@@ -40,12 +49,12 @@ impl Images {
         };
         tell.note("the ramdisk");
         let recipe = ramdisk::Options {
-            flavour: if options.metal {
+            flavour: if metal {
                 ramdisk::Flavour::Metal
             } else {
                 ramdisk::Flavour::Lab
             },
-            agent: options.agent.clone(),
+            agent: agent.to_owned(),
             mirror: None,
             cache: None,
             refresh: false,

@@ -5,12 +5,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clients::ironic::{self, Ironic};
-use clients::redfish::Verify;
 use plan::cluster::Plan;
-use plan::install::{self, Far, IronicNode, Phase, Reach, Seen, Vm};
-use serde_json::Value;
+use plan::install::{self, IronicNode, Phase, Reach, Seen, Vm};
 
-use super::{Error, Installer, api};
+use super::{Error, Installer, api, nodes};
 use crate::dir::Dir;
 
 /// For one question; what is up answers at once, what is not is asked again.
@@ -39,6 +37,7 @@ impl Installer {
             None => vec!["OS image".into(), "ramdisk".into()],
         };
         Ok(Seen {
+            site: self.site.clone(),
             assets,
             images: install::Images { missing },
             vm,
@@ -59,7 +58,7 @@ impl Installer {
         };
         let why = match tokio::time::timeout(ANSWER, ask).await {
             Ok(Ok(nodes)) => {
-                let named = |node: &ironic::Node| Some((node.name.clone()?, seen(node)));
+                let named = |node: &ironic::Node| Some((node.name.clone()?, nodes::seen(node)));
                 let nodes = nodes.iter().filter_map(named).collect();
                 if install::ironic_is_done(&self.plan, &nodes) {
                     self.known.lock().deployed = Some(nodes.clone());
@@ -98,14 +97,7 @@ impl Installer {
         if let Some(ironic) = &self.known.lock().ironic {
             return Ok(ironic.clone());
         }
-        let mut config = ironic::Config::new(&self.url("ironic"));
-        config.login = Some(ironic::Login {
-            username: "bootstrap-user".into(),
-            password: self.dir.ironic_password(),
-        });
-        config.verify = Verify::Pem(self.dir.certificate("root-ca").into());
-        config.limits.answer = ANSWER;
-        let ironic = Ironic::connect(config).await?;
+        let ironic = nodes::connect(&self.dir, &self.plan).await?;
         self.known.lock().ironic = Some(ironic.clone());
         Ok(ironic)
     }
@@ -146,28 +138,4 @@ async fn if_so<T>(so: bool, look: impl Future<Output = Reach<T>>) -> Reach<T> {
 
 pub(crate) fn late() -> String {
     format!("no answer within {} s", ANSWER.as_secs())
-}
-
-fn seen(node: &ironic::Node) -> IronicNode {
-    let inside = &node.driver_internal_info;
-    // Ours tells these; the original does not, and its state says what there is to say.
-    let part = |key: &str, of: &str| inside.get(key).and_then(|found| found.get(of));
-    let waiting = part("waiting", "for").and_then(Value::as_str);
-    let number = |of: &str| part("progress", of).and_then(Value::as_f64);
-    IronicNode {
-        state: node.provision_state.clone(),
-        last_error: node.last_error.clone(),
-        maintenance: node.maintenance.then(|| {
-            node.maintenance_reason
-                .clone()
-                .unwrap_or_else(|| "no reason was given".into())
-        }),
-        // Inspection finds them; nobody else says them.
-        inspected: node.properties.contains_key("cpus"),
-        waiting: waiting.map(str::to_owned),
-        far: number("percent").map(|percent| Far {
-            percent: percent.clamp(0.0, 100.0) as u8,
-            mb_per_s: number("mb_per_s").map(|rate| rate.round() as u32),
-        }),
-    }
 }

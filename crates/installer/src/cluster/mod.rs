@@ -10,14 +10,17 @@
 
 mod act;
 pub(crate) mod api;
+mod check;
 mod images;
 pub(crate) mod look;
+pub(crate) mod nodes;
 pub(crate) mod requests;
+pub(crate) mod vm;
 pub(crate) mod workers;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -25,8 +28,9 @@ use clients::ironic::Ironic;
 use jiff::Timestamp;
 use plan::assets::Binary;
 use plan::cluster::Plan;
-use plan::install::{self, Action, IronicNode, Phase, Stuck, Trouble};
+use plan::install::{self, Action, IronicNode, Phase, Site, Stuck, Trouble};
 use plan::install_config::{Facts, InstallConfig};
+use plan::preflight::Selection;
 
 use crate::bootstrap::Home;
 use crate::consoles::Recorders;
@@ -51,6 +55,8 @@ pub struct Options {
     pub keeper: Vec<String>,
     /// Record the serial consoles of the control plane's hosts.
     pub consoles: bool,
+    /// What is looked at before the first power-on; `None`: nothing.
+    pub checks: Option<Selection>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -78,11 +84,6 @@ pub async fn create(options: Options, facts: &Facts, tell: &mut dyn Tell) -> Res
     done
 }
 
-/// Ends the bootstrap VM, whatever it does, and removes it.
-pub async fn destroy_bootstrap(dir: &Path) -> Result<(), Error> {
-    Ok(Home::new(dir).destroy().await?)
-}
-
 struct Installer {
     options: Options,
     facts: Facts,
@@ -93,6 +94,8 @@ struct Installer {
     binary: Binary,
     /// Known once they are in the cache.
     images: Option<Images>,
+    /// What was found out about it in this run.
+    site: Site,
     trouble: Option<Trouble>,
     known: Known,
     /// Once there is something to see on them.
@@ -140,7 +143,12 @@ impl Installer {
             sha256: checksum(&options.binary)?,
             bootstrap_url: None,
         };
+        let site = match &options.checks {
+            Some(_) => Site::Unchecked,
+            None => Site::Sound,
+        };
         Ok(Self {
+            site,
             home: Home::new(&options.dir),
             options,
             facts: facts.clone(),
@@ -169,6 +177,9 @@ impl Installer {
             let took = began.elapsed();
             let now = Timestamp::now();
             let mut kept = self.dir.kept()?;
+            if kept.heed(&self.plan, &seen) {
+                self.dir.keep(&kept)?;
+            }
             let next = install::next(&self.plan, &seen, &kept.since(start), now);
             let Some(phase) = next.phase.filter(|phase| self.wanted(*phase)) else {
                 kept.end(now);
@@ -232,6 +243,7 @@ impl<E: std::error::Error> From<E> for Failed {
 
 fn subject(action: &Action) -> String {
     match action {
+        Action::CheckSite => "site".into(),
         Action::WriteAssets => "assets".into(),
         Action::FetchImages => "images".into(),
         Action::StartVm | Action::DestroyVm => "bootstrap".into(),
@@ -271,6 +283,7 @@ mod tests {
                 to: None,
                 keeper: Vec::new(),
                 consoles,
+                checks: None,
             };
             let mut installer = Installer::open(options, &Facts::default()).unwrap();
             // Nobody listens there.

@@ -14,7 +14,7 @@ pub(crate) mod bmc;
 mod here;
 mod images;
 mod links;
-mod names;
+pub mod names;
 mod ports;
 mod sockets;
 mod time;

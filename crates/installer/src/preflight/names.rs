@@ -58,7 +58,8 @@ fn own(text: &str) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-async fn lookup(server: IpAddr, name: &str) -> Answer {
+/// What one server says of one name, addresses of both families.
+pub async fn lookup(server: IpAddr, name: &str) -> Answer {
     let mut found = Vec::new();
     let mut silent = None;
     for kind in [RecordType::A, RecordType::AAAA] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use plan::cluster::Plan;
-use plan::install::{Action, Next, Phase, Stuck, Verb, Wait};
+use plan::install::{Action, Next, Phase, Problem, Stuck, Verb, Wait};
 use serde_json::{Value, json};
 
 pub use picture::{Line, Picture};
@@ -128,16 +128,18 @@ impl Progress {
     }
 
     pub fn stuck(&mut self, stuck: &Stuck, tell: &mut dyn Tell) {
-        let Stuck {
-            phase,
+        let Stuck { phase, problems } = stuck;
+        for Problem {
             subject,
             what,
             remedy,
-        } = stuck;
-        tell.event(
-            &format!("{phase}: cannot go on: {subject}: {what}"),
-            &json!({"event": "stuck", "phase": phase, "subject": subject, "what": what, "remedy": remedy}),
-        );
+        } in problems
+        {
+            tell.event(
+                &format!("{phase}: cannot go on: {subject}: {what}"),
+                &json!({"event": "stuck", "phase": phase, "subject": subject, "what": what, "remedy": remedy}),
+            );
+        }
     }
 
     /// `took`: each phase, in all runs of the installer together.
@@ -184,6 +186,7 @@ fn words(wait: &Wait) -> String {
 
 fn describe(action: &Action) -> String {
     match action {
+        Action::CheckSite => "looking for what would stop the install".into(),
         Action::WriteAssets => "writing keys, Ignition configs and manifests".into(),
         Action::FetchImages => "getting the images".into(),
         Action::StartVm => "starting the bootstrap VM".into(),

@@ -1,18 +1,17 @@
 //! What a replacement is at, in lines for people; nothing is said twice.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use plan::cluster::HostPlan;
-use plan::install::Wait;
 use plan::replace::{Action, Next, Step};
+
+use crate::lines::Lines;
 
 pub(super) struct Told<F> {
     host: HostPlan,
     tell: F,
-    step: Option<Step>,
-    waits: BTreeSet<String>,
+    lines: Lines<Step>,
     done: Option<Action>,
 }
 
@@ -21,23 +20,15 @@ impl<F: FnMut(&str)> Told<F> {
         Self {
             host: host.clone(),
             tell,
-            step: None,
-            waits: BTreeSet::new(),
+            lines: Lines::default(),
             done: None,
         }
     }
 
     pub(super) fn at(&mut self, next: &Next) {
-        if self.step != Some(next.step) {
-            self.step = Some(next.step);
-            self.waits.clear();
-            (self.tell)(&format!("{}: {}", next.step, next.step.about()));
+        for line in self.lines.at(next.step, next.step.about(), &next.waits) {
+            (self.tell)(&line);
         }
-        let waits: BTreeSet<String> = next.waits.iter().map(words).collect();
-        for wait in waits.difference(&self.waits) {
-            (self.tell)(&format!("  waiting: {wait}"));
-        }
-        self.waits = waits;
     }
 
     pub(super) fn doing(&mut self, action: &Action) {
@@ -48,38 +39,9 @@ impl<F: FnMut(&str)> Told<F> {
     }
 
     pub(super) fn done(&mut self, began: &BTreeMap<Step, Timestamp>, now: Timestamp) {
-        (self.tell)("done");
-        let mut whole = Duration::ZERO;
-        for (step, took) in took(began, now) {
-            whole += took;
-            (self.tell)(&format!("  {step:10} {:6.1} s", took.as_secs_f64()));
+        for line in Lines::done(began, now) {
+            (self.tell)(&line);
         }
-        (self.tell)(&format!("  {:10} {:6.1} s", "in all", whole.as_secs_f64()));
-    }
-}
-
-/// Each step lasts until the next one of this run.
-fn took(began: &BTreeMap<Step, Timestamp>, now: Timestamp) -> Vec<(Step, Duration)> {
-    let ends = began.values().skip(1).copied().chain([now]);
-    let steps = began.iter().zip(ends);
-    steps
-        .map(|((step, began), end)| {
-            let lasted = Duration::try_from(end.duration_since(*began));
-            (*step, lasted.unwrap_or_default())
-        })
-        .collect()
-}
-
-/// Without the percentage's last digit: a line every tenth is enough.
-fn words(wait: &Wait) -> String {
-    match wait.far {
-        Some(far) => format!(
-            "{}: {}, {} %",
-            wait.subject,
-            wait.reason,
-            far.percent / 10 * 10
-        ),
-        None => format!("{}: {}", wait.subject, wait.reason),
     }
 }
 
@@ -115,6 +77,7 @@ fn describe(action: &Action, host: &HostPlan) -> String {
 #[cfg(test)]
 mod tests {
     use plan::cluster::Plan;
+    use plan::install::Wait;
     use plan::install_config::{Facts, parse};
 
     use super::*;
@@ -157,9 +120,9 @@ mod tests {
                 "  waiting: master-1: it to learn",
                 "  promoting the etcd member c2 of master-1",
                 "done",
-                "  join          3.0 s",
-                "  ready         7.0 s",
-                "  in all       10.0 s",
+                "  join      3.0 s",
+                "  ready     7.0 s",
+                "  in all   10.0 s",
             ]
         );
     }

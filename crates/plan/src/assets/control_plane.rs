@@ -164,6 +164,8 @@ pub fn node(inputs: &Inputs, pool: &str, host: Option<&HostPlan>) -> String {
         "labels": labels,
         "networks": inputs.plan.networks.machine,
         "exclude": vips(inputs),
+        // Logs and counters, for `plinth gather`.
+        "server": {"listen": format!("[::]:{}", inputs.plan.ports["node"])},
     });
     if !works {
         config["taints"] =

@@ -260,8 +260,21 @@ pub fn sha256(text: &str) -> String {
         .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// `ironic` on the bootstrap VM, for the control plane's MACs only; or on a master, for those that come later.
+/// `ironic` on the bootstrap VM, for the control plane's MACs and those of nodes it has; or on a master, for those that
+/// come later.
 pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
+    yaml(&ironic_settings(inputs, master))
+}
+
+/// `ironic` on a bootstrap VM that cleans: a host is off when it has done with it.
+pub fn cleaning_ironic(inputs: &Inputs) -> String {
+    let mut config = ironic_settings(inputs, None);
+    config["fast_track"] = json!(false);
+    config["automated_clean"] = json!(true);
+    yaml(&config)
+}
+
+fn ironic_settings(inputs: &Inputs, master: Option<&HostPlan>) -> Value {
     let ports = &inputs.plan.ports;
     let images = format!("{}/images", payload::MOUNT);
     let mut config = json!({
@@ -295,7 +308,7 @@ pub fn ironic(inputs: &Inputs, master: Option<&HostPlan>) -> String {
     if let Some(boot) = boot {
         config["boot"] = boot;
     }
-    yaml(&config)
+    config
 }
 
 /// The boot services; over IPv6 alone there are none yet.

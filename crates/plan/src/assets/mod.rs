@@ -135,6 +135,17 @@ pub fn ignition_configs(inputs: &Inputs) -> Files {
     files
 }
 
+/// The config of a bootstrap VM that is started to clean hosts, and for nothing else.
+pub fn cleaner(inputs: &Inputs) -> File {
+    File::private(nodes::cleaner(inputs))
+}
+
+/// What agents and we know the provisioning service by: `tls/root-ca.crt`.
+pub fn authority(inputs: &Inputs) -> Files {
+    let pem = inputs.certificate("root-ca");
+    Files::from([("tls/root-ca.crt".to_owned(), File::public(pem))])
+}
+
 /// `auth/`, `tls/` and `metadata.json`.
 pub fn access(inputs: &Inputs) -> Files {
     let mut files = Files::new();

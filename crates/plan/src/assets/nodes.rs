@@ -17,15 +17,7 @@ use crate::install_config::{InstallConfig, Mode, Payload, Role};
 const PKI: &str = "/etc/plinth/pki";
 
 pub fn bootstrap(inputs: &Inputs) -> String {
-    let mut config = common(inputs, "bootstrap");
-    config.file("/etc/hostname", 0o644, "bootstrap\n");
-    match &inputs.binary.bootstrap_url {
-        Some(url) => _ = config.remote(BINARY, 0o755, url, &inputs.binary.sha256, None),
-        None => payload::unit(&mut config),
-    }
-    for (path, text) in nics(inputs) {
-        config.file(&format!("/etc/systemd/network/{path}"), 0o644, text);
-    }
+    let mut config = bootstrap_machine(inputs);
     config.file(
         "/etc/plinth/mcs.yaml",
         0o600,
@@ -45,13 +37,7 @@ pub fn bootstrap(inputs: &Inputs) -> String {
             );
         }
     }
-    config.file(
-        "/etc/plinth/ironic.yaml",
-        0o600,
-        daemons::ironic(inputs, None),
-    );
-    let line = format!("bootstrap-user:{}\n", inputs.keys.ironic_hash.expose());
-    config.file("/etc/plinth/ironic.htpasswd", 0o600, line);
+    bootstrap_ironic(&mut config, inputs, daemons::ironic(inputs, None));
     for name in [
         "mcs",
         "ironic",
@@ -64,11 +50,7 @@ pub fn bootstrap(inputs: &Inputs) -> String {
         pair(&mut config, inputs, name);
     }
     for name in ["root-ca", "kube-ca", "etcd-ca", "front-proxy-ca"] {
-        config.file(
-            &format!("{PKI}/{name}.crt"),
-            0o644,
-            inputs.certificate(name),
-        );
+        authority(&mut config, inputs, name);
     }
     service_account(&mut config, inputs);
     config.file(
@@ -90,6 +72,38 @@ pub fn bootstrap(inputs: &Inputs) -> String {
         config.unit(LEAVE, &leave_unit());
     }
     config.render()
+}
+
+/// A bootstrap VM that has Ironic and nothing else of a cluster: no host finds a config on it, and no API.
+pub fn cleaner(inputs: &Inputs) -> String {
+    let mut config = bootstrap_machine(inputs);
+    bootstrap_ironic(&mut config, inputs, daemons::cleaning_ironic(inputs));
+    pair(&mut config, inputs, "ironic");
+    authority(&mut config, inputs, "root-ca");
+    for unit in [&NETD, &IRONIC] {
+        config.unit(&unit.name(), &unit.render_after(&[payload::UNIT]));
+    }
+    config.render()
+}
+
+/// The VM without its services: its name, the program, its links.
+fn bootstrap_machine(inputs: &Inputs) -> Config {
+    let mut config = common(inputs, "bootstrap");
+    config.file("/etc/hostname", 0o644, "bootstrap\n");
+    match &inputs.binary.bootstrap_url {
+        Some(url) => _ = config.remote(BINARY, 0o755, url, &inputs.binary.sha256, None),
+        None => payload::unit(&mut config),
+    }
+    for (path, text) in nics(inputs) {
+        config.file(&format!("/etc/systemd/network/{path}"), 0o644, text);
+    }
+    config
+}
+
+fn bootstrap_ironic(config: &mut Config, inputs: &Inputs, settings: String) {
+    config.file("/etc/plinth/ironic.yaml", 0o600, settings);
+    let line = format!("bootstrap-user:{}\n", inputs.keys.ironic_hash.expose());
+    config.file("/etc/plinth/ironic.htpasswd", 0o600, line);
 }
 
 /// Which etcd a master becomes a member of.
@@ -296,6 +310,11 @@ fn pair(config: &mut Config, inputs: &Inputs, name: &str) {
         inputs.certificate(name),
     );
     config.file(&format!("{PKI}/{name}.key"), 0o600, inputs.key(name));
+}
+
+fn authority(config: &mut Config, inputs: &Inputs, name: &str) {
+    let path = format!("{PKI}/{name}.crt");
+    config.file(&path, 0o644, inputs.certificate(name));
 }
 
 fn service_account(config: &mut Config, inputs: &Inputs) {

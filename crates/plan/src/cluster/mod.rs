@@ -156,7 +156,7 @@ pub const OS_IMAGE: &str = "cache:os";
 pub const RAMDISK: &str = "cache:ramdisk";
 
 /// Names on the borders of the programs.
-pub const PORTS: [(&str, u16); 18] = [
+pub const PORTS: [(&str, u16); 19] = [
     ("api", 6443),
     ("mcs", 22623),
     ("mcs-files", 22624),
@@ -165,6 +165,7 @@ pub const PORTS: [(&str, u16); 18] = [
     ("balancer-ironic", 9447),
     ("balancer-boot-http", 9448),
     ("netd-admin", 29445),
+    ("node", 10250),
     ("node-admin", 29446),
     ("metal3-admin", 29447),
     ("ironic", 6385),

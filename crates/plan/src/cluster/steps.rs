@@ -56,6 +56,12 @@ pub fn plan(config: &InstallConfig, timeouts: &Timeouts) -> Vec<Step> {
     };
     let mut steps = vec![
         step(
+            "preflight",
+            "nothing is known that would stop the install",
+            10,
+            5 * 60,
+        ),
+        step(
             "assets",
             "keys, Ignition configs and manifests are written",
             2,

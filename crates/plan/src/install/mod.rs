@@ -13,7 +13,7 @@ mod host;
 mod phase;
 mod seen;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,7 +24,9 @@ use crate::install_config::Role;
 
 pub use host::Verb;
 pub use phase::Phase;
-pub use seen::{Api, Far, Images, IronicNode, Joined, Metal3, Reach, Seen, Trouble, Vm, Worker};
+pub use seen::{
+    Api, Far, Images, IronicNode, Joined, Metal3, Problem, Reach, Seen, Site, Trouble, Vm, Worker,
+};
 
 /// What is kept between two runs, beside what can be seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +39,24 @@ pub struct Kept {
     pub ended: BTreeMap<Phase, Timestamp>,
     /// How often a host was asked for something and it failed.
     pub tries: BTreeMap<String, u32>,
+    /// Hosts whose nodes were seen in the cluster: what is on their disks is the cluster's, whoever answers later.
+    pub joined: BTreeSet<String>,
     /// The cluster was told, and said, that it needs its bootstrap no more.
     pub complete: bool,
 }
 
 impl Kept {
+    /// Keeps of what is seen what must not be forgotten; whether there was anything new.
+    pub fn heed(&mut self, plan: &Plan, seen: &Seen) -> bool {
+        let Reach::Answers(api) = &seen.api else {
+            return false;
+        };
+        let known = self.joined.len();
+        let joined = masters(plan).filter(|host| api.node(host).is_some());
+        self.joined.extend(joined.map(|host| host.name.clone()));
+        self.joined.len() > known
+    }
+
     /// How long each phase took, however often the installer was begun anew meanwhile.
     pub fn took(&self, now: Timestamp) -> Vec<(Phase, Duration)> {
         let mut begun = self.began.iter().peekable();
@@ -81,6 +96,8 @@ impl Kept {
 /// One thing to do. Doing it twice does no harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
+    /// Look for what would stop the install.
+    CheckSite,
     WriteAssets,
     FetchImages,
     StartVm,
@@ -113,14 +130,12 @@ pub struct Wait {
     pub until: Timestamp,
 }
 
-/// Why an install cannot go on.
+/// Why an install cannot go on: all that is known of at this moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("{phase}: {subject}: {what}; {remedy}")]
+#[error("{phase}: {}", problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n        "))]
 pub struct Stuck {
     pub phase: Phase,
-    pub subject: String,
-    pub what: String,
-    pub remedy: String,
+    pub problems: Vec<Problem>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,11 +190,16 @@ pub fn next(plan: &Plan, seen: &Seen, kept: &Kept, now: Timestamp) -> Next {
 
 /// The first phase whose end cannot be seen.
 fn phase(plan: &Plan, seen: &Seen, kept: &Kept) -> Option<Phase> {
+    // Once the bootstrap has begun, what answers at the cluster's addresses may be the cluster.
+    let begun = kept.began.keys().any(|phase| *phase >= Phase::BootstrapVm);
+    if !(begun || kept.complete || seen.site == Site::Sound) {
+        return Some(Phase::Preflight);
+    }
     if !seen.assets {
         return Some(Phase::Assets);
     }
     if !(kept.complete || seen.complete()) {
-        return Some(before_hand_over(plan, seen));
+        return Some(before_hand_over(plan, seen, kept));
     }
     if seen.vm != Vm::Absent {
         return Some(Phase::BootstrapDestroy);
@@ -187,7 +207,7 @@ fn phase(plan: &Plan, seen: &Seen, kept: &Kept) -> Option<Phase> {
     (!workers_joined(plan, seen)).then_some(Phase::Workers)
 }
 
-fn before_hand_over(plan: &Plan, seen: &Seen) -> Phase {
+fn before_hand_over(plan: &Plan, seen: &Seen, kept: &Kept) -> Phase {
     if !seen.images.missing.is_empty() {
         return Phase::Images;
     }
@@ -195,7 +215,7 @@ fn before_hand_over(plan: &Plan, seen: &Seen) -> Phase {
         Vm::Absent | Vm::Stopped { .. } => return Phase::BootstrapVm,
         Vm::Running => {}
     }
-    let deployed = deployed(plan, seen);
+    let deployed = masters(plan).all(|host| deployed(host, seen, kept));
     // Once every master is written the API decides; Ironic on the bootstrap has done its part.
     if !deployed && (seen.ironic.silence().is_some() || seen.mcs.silence().is_some()) {
         return Phase::BootstrapServices;
@@ -240,17 +260,21 @@ pub fn pause(seen: &Seen, took: Duration) -> Duration {
     }
 }
 
-fn deployed(plan: &Plan, seen: &Seen) -> bool {
-    // A master that has joined was deployed, whatever a bootstrap that was made anew knows of it.
-    let joined = |host: &HostPlan| match &seen.api {
-        Reach::Answers(api) => api.node(host).is_some(),
-        Reach::Silent(_) => false,
-    };
-    let active = |host: &HostPlan| match &seen.ironic {
+fn deployed(host: &HostPlan, seen: &Seen, kept: &Kept) -> bool {
+    let active = match &seen.ironic {
         Reach::Answers(nodes) => nodes.get(&host.name).is_some_and(IronicNode::is_active),
         Reach::Silent(_) => false,
     };
-    masters(plan).all(|host| active(host) || joined(host))
+    active || joined(host, seen, kept)
+}
+
+/// A master that has joined was deployed, whatever a bootstrap that was made anew knows of it.
+fn joined(host: &HostPlan, seen: &Seen, kept: &Kept) -> bool {
+    let now = match &seen.api {
+        Reach::Answers(api) => api.node(host).is_some(),
+        Reach::Silent(_) => false,
+    };
+    now || kept.joined.contains(&host.name)
 }
 
 fn workers_joined(plan: &Plan, seen: &Seen) -> bool {
@@ -290,6 +314,7 @@ struct Deciding<'a> {
 impl Deciding<'_> {
     fn decide(&mut self, phase: Phase, now: Timestamp) {
         match phase {
+            Phase::Preflight => self.preflight(),
             Phase::Assets => self.act(Action::WriteAssets),
             Phase::Images => {
                 self.act(Action::FetchImages);
@@ -319,18 +344,38 @@ impl Deciding<'_> {
         }
     }
 
+    fn preflight(&mut self) {
+        match &self.seen.site {
+            Site::Unchecked => self.act(Action::CheckSite),
+            Site::Sound => {}
+            Site::Unsound(problems) => {
+                for problem in problems {
+                    self.stuck(Phase::Preflight, problem.clone());
+                }
+            }
+        }
+    }
+
     fn deploy(&mut self) {
         let Reach::Answers(nodes) = &self.seen.ironic else {
             return;
         };
-        for host in masters(self.plan) {
+        // Those that have joined are never written again.
+        let fresh = masters(self.plan).filter(|host| !joined(host, self.seen, self.kept));
+        for host in fresh {
             let tries = self.kept.tries.get(&host.name).copied().unwrap_or(0);
             match host::next(&host.name, nodes.get(&host.name), tries) {
                 host::Next::Do(action) => self.act(action),
                 host::Next::Wait { reason, far } => self.wait(&host.name, &reason, far),
                 host::Next::Done => {}
                 host::Next::Stuck { what, remedy } => {
-                    self.stuck(Phase::ControlPlaneDeploy, &host.name, what, remedy);
+                    let subject = host.name.clone();
+                    let problem = Problem {
+                        subject,
+                        what,
+                        remedy,
+                    };
+                    self.stuck(Phase::ControlPlaneDeploy, problem);
                 }
             }
         }
@@ -427,39 +472,41 @@ impl Deciding<'_> {
         });
     }
 
-    /// The first reason stays: the others often follow from it.
-    fn stuck(&mut self, phase: Phase, subject: &str, what: String, remedy: String) {
-        self.next.stuck.get_or_insert(Stuck {
+    fn stuck(&mut self, phase: Phase, problem: Problem) {
+        let stuck = self.next.stuck.get_or_insert(Stuck {
             phase,
-            subject: subject.to_owned(),
-            what,
-            remedy,
+            problems: Vec::new(),
         });
+        stuck.problems.push(problem);
     }
 
     /// A phase that has had its time is over, with the reason it was waiting for.
     fn out_of_time(&mut self, phase: Phase, now: Timestamp) {
-        if now < self.until {
+        if now < self.until || self.next.stuck.is_some() {
             return;
         }
-        let (subject, reason) = match (&self.seen.trouble, self.next.waits.first()) {
-            (Some(trouble), _) => (trouble.subject.clone(), trouble.what.clone()),
-            (None, Some(wait)) => (
-                wait.subject.clone(),
-                format!("still waiting: {}", wait.reason),
-            ),
-            (None, None) => (
-                phase.name().to_owned(),
-                "its work did not come to an end".to_owned(),
-            ),
+        let waits = self.next.waits.iter();
+        let waits = waits.map(|wait| {
+            let reason = format!("still waiting: {}", wait.reason);
+            (wait.subject.clone(), reason)
+        });
+        let mut reasons: Vec<(String, String)> = match &self.seen.trouble {
+            Some(trouble) => vec![(trouble.subject.clone(), trouble.what.clone())],
+            None => waits.collect(),
         };
+        if reasons.is_empty() {
+            let reason = "its work did not come to an end".to_owned();
+            reasons.push((phase.name().to_owned(), reason));
+        }
         let minutes = phase.limit(self.plan).as_secs() / 60;
-        self.stuck(
-            phase,
-            &subject,
-            format!("{reason}, after {minutes} min"),
-            phase.remedy().to_owned(),
-        );
+        for (subject, reason) in reasons {
+            let problem = Problem {
+                subject,
+                what: format!("{reason}, after {minutes} min"),
+                remedy: phase.remedy().to_owned(),
+            };
+            self.stuck(phase, problem);
+        }
         self.next.actions.clear();
     }
 }

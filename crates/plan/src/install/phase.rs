@@ -11,6 +11,7 @@ use crate::cluster::Plan;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
+    Preflight,
     Assets,
     Images,
     BootstrapVm,
@@ -24,7 +25,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::Preflight,
         Self::Assets,
         Self::Images,
         Self::BootstrapVm,
@@ -40,6 +42,7 @@ impl Phase {
     /// As the plan's steps are called.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Preflight => "preflight",
             Self::Assets => "assets",
             Self::Images => "images",
             Self::BootstrapVm => "bootstrap-vm",
@@ -53,9 +56,14 @@ impl Phase {
         }
     }
 
-    /// What the program exits with when this phase fails; below are those of bad input and of all else.
+    /// What the program exits with when this phase fails; below are those of bad input and of all else. The checks end as
+    /// `plinth preflight` does.
     pub fn exit_code(self) -> u8 {
-        10 + self as u8
+        if self == Self::Preflight {
+            5
+        } else {
+            9 + self as u8
+        }
     }
 
     pub fn limit(self, plan: &Plan) -> Duration {
@@ -81,6 +89,9 @@ impl Phase {
     /// What a person can do when it has failed.
     pub(super) fn remedy(self) -> &'static str {
         match self {
+            Self::Preflight => {
+                "plinth preflight says more; --skip-check ID leaves a check out of create cluster, --no-preflight all of them"
+            }
             Self::Assets | Self::Images => {
                 "see the log, mend the cause and run the same command again"
             }

@@ -1,14 +1,17 @@
 //! What an observation of the world gave.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
 use crate::cluster::HostPlan;
+use crate::preflight::{Finding, Verdict};
 
 /// Everything that can be seen at one time. What was not asked for because something before it is missing is silent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
+    pub site: Site,
     /// All files of the install are there.
     pub assets: bool,
     pub images: Images,
@@ -20,6 +23,55 @@ pub struct Seen {
     pub api: Reach<Api>,
     /// What was done last and failed.
     pub trouble: Option<Trouble>,
+}
+
+/// What the checks before the first power-on say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Site {
+    Unchecked,
+    /// Nothing stands against an install, or nobody wanted to know.
+    Sound,
+    /// Each of these would stop it.
+    Unsound(Vec<Problem>),
+}
+
+impl Site {
+    pub fn of(findings: &[Finding]) -> Self {
+        let failed = findings
+            .iter()
+            .filter(|found| found.verdict == Verdict::Fail);
+        let problem = |found: &Finding| Problem {
+            subject: found.subject.clone(),
+            // The id is for those who know better, and leave the check out.
+            what: format!("{} ({})", found.what, found.id),
+            remedy: found.remedy.clone(),
+        };
+        let problems: Vec<Problem> = failed.map(problem).collect();
+        if problems.is_empty() {
+            Self::Sound
+        } else {
+            Self::Unsound(problems)
+        }
+    }
+}
+
+/// What is wrong with a host, an address, or a part of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    pub subject: String,
+    pub what: String,
+    pub remedy: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            subject,
+            what,
+            remedy,
+        } = self;
+        write!(f, "{subject}: {what}; {remedy}")
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ fn silent<T>() -> Reach<T> {
 /// Files and images are there, and nothing else.
 fn begun() -> Seen {
     Seen {
+        site: Site::Sound,
         assets: true,
         images: Images::default(),
         vm: Vm::Absent,
@@ -81,6 +82,15 @@ fn ask(seen: &Seen) -> Next {
 #[test]
 fn each_phase_begins_where_the_last_is_seen_to_have_ended() {
     let table: Vec<(Seen, Phase, Vec<Action>)> = vec![
+        (
+            Seen {
+                site: Site::Unchecked,
+                assets: false,
+                ..begun()
+            },
+            Phase::Preflight,
+            vec![Action::CheckSite],
+        ),
         (
             Seen {
                 assets: false,
@@ -169,6 +179,30 @@ fn each_phase_begins_where_the_last_is_seen_to_have_ended() {
             "silence in {phase}"
         );
     }
+}
+
+#[test]
+fn a_site_with_something_against_it_is_told_all_of_it_and_a_begun_install_is_not_looked_at_again() {
+    let problem = |subject: &str| Problem {
+        subject: subject.into(),
+        what: "somebody has it".into(),
+        remedy: "choose another".into(),
+    };
+    let problems = ["server-1", "192.0.2.5"].map(problem);
+    let seen = Seen {
+        site: Site::Unsound(problems.clone().into()),
+        ..begun()
+    };
+    let stuck = ask(&seen).stuck.unwrap();
+    assert_eq!(stuck.phase, Phase::Preflight);
+    assert_eq!(stuck.problems, problems);
+    // Its own bootstrap has the address by then.
+    let kept = Kept {
+        began: [(Phase::BootstrapVm, now())].into(),
+        ..Kept::default()
+    };
+    let next = next(&plan(), &seen, &kept, now());
+    assert_eq!(next.actions, [Action::StartVm]);
 }
 
 #[test]
@@ -284,8 +318,11 @@ fn what_fails_is_tried_again_and_then_named_with_its_reason() {
         ..Kept::default()
     };
     let stuck = next(&plan, &seen, &kept, now()).stuck.unwrap();
-    assert_eq!(stuck.subject, name);
-    assert!(stuck.what.contains("on fire"), "{stuck}");
+    let [problem] = &stuck.problems[..] else {
+        panic!("{stuck}")
+    };
+    assert_eq!(problem.subject, name);
+    assert!(problem.what.contains("on fire"), "{stuck}");
 }
 
 #[test]
@@ -340,28 +377,38 @@ fn a_phase_that_has_had_its_time_says_what_it_waited_for() {
     let just_before = now() + limit - std::time::Duration::from_secs(1);
     assert!(next(&plan, &seen, &kept, just_before).stuck.is_none());
     let stuck = next(&plan, &seen, &kept, now() + limit).stuck.unwrap();
-    assert_eq!(
-        (stuck.phase, stuck.subject.as_str()),
-        (Phase::BootstrapServices, "ironic")
-    );
-    assert!(stuck.what.contains("no answer"), "{stuck}");
+    assert_eq!(stuck.phase, Phase::BootstrapServices);
+    let subjects: Vec<_> = stuck.problems.iter().map(|p| &*p.subject).collect();
+    assert_eq!(subjects, ["ironic", "mcs"]);
+    assert!(stuck.problems[0].what.contains("no answer"), "{stuck}");
 }
 
 #[test]
 fn a_bootstrap_made_anew_does_not_write_masters_that_have_joined() {
-    let Reach::Answers(_) = serving(["active"; 3]).ironic else {
-        unreachable!()
-    };
-    let seen = Seen {
+    let anew = |seen: Seen| Seen {
         ironic: Reach::Answers(BTreeMap::new()),
-        ..formed(|_| ())
+        ..seen
     };
-    for action in ask(&seen).actions {
-        assert!(
-            !matches!(action, Action::Enrol(_) | Action::Ask { .. }),
-            "{action:?}"
-        );
-    }
+    let touched = |seen: &Seen, kept: &Kept| -> Vec<String> {
+        let next = next(&plan(), seen, kept, now());
+        let hosts = next.actions.into_iter().filter_map(|action| match action {
+            Action::Enrol(host) | Action::Ask { host, .. } => Some(host),
+            _ => None,
+        });
+        hosts.collect()
+    };
+    let mut kept = Kept::default();
+    let (all, two) = (
+        anew(formed(|_| ())),
+        anew(formed(|api| _ = api.nodes.remove("master-1"))),
+    );
+    assert!(touched(&all, &kept).is_empty());
+    assert_eq!(touched(&two, &kept), ["master-1"]);
+    // Also when the API says nothing any more.
+    assert!(kept.heed(&plan(), &two) && !kept.heed(&plan(), &two));
+    let silent = anew(serving(["active"; 3]));
+    assert_eq!(touched(&silent, &kept), ["master-1"]);
+    assert_eq!(touched(&silent, &Kept::default()).len(), 3);
 }
 
 #[test]

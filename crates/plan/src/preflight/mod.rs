@@ -30,7 +30,7 @@ pub use observed::{
     Advertisement, Answer, Bmc, Claims, Expiry, Fact, Here, Image, Links, Listening, Nic, Observed,
     Offer, Port, Resolver, Server, Slot, Transport, Wire,
 };
-pub use table::render;
+pub use table::{remarks, render};
 pub use targets::{Segment, Targets};
 
 /// One thing that is looked at.

@@ -54,6 +54,27 @@ pub fn render(findings: &[Finding], all: bool) -> String {
     text
 }
 
+/// What does not stop an install and a person should know, a line each.
+pub fn remarks(findings: &[Finding]) -> Vec<String> {
+    let mut text = String::new();
+    let warnings = findings
+        .iter()
+        .filter(|found| found.verdict == Verdict::Warn);
+    for Finding {
+        id,
+        subject,
+        what,
+        remedy,
+        ..
+    } in warnings
+    {
+        let what = format!("{what}; {remedy}");
+        line(&mut text, word(Verdict::Warn), id, subject, &what);
+    }
+    unknown(&mut text, findings);
+    text.lines().map(str::to_owned).collect()
+}
+
 /// One silent BMC leaves a dozen questions open, for one reason: said once.
 fn unknown(text: &mut String, findings: &[Finding]) {
     let mut groups: Vec<(&str, &str, Vec<&str>)> = Vec::new();

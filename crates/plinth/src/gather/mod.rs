@@ -3,10 +3,12 @@
 //! Every part is asked for on its own and with an end to its patience. One that cannot be had is named with its reason;
 //! nothing stops the rest, at no stage of an install.
 
+mod nodes;
 mod objects;
 mod parts;
 mod redact;
 mod tar;
+mod whereabouts;
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -114,18 +116,20 @@ async fn collect(command: &Gather, now: Timestamp) -> (Vec<File>, Vec<Told>) {
         take(name, (part, Duration::ZERO));
     }
     // Those that must be asked are asked at once.
-    let (bmcs, bootstrap, metal3, cluster, objects) = tokio::join!(
+    let (bmcs, bootstrap, metal3, cluster, objects, nodes) = tokio::join!(
         in_time(parts::bmcs(&site, dir)),
         in_time(parts::ironic(&site, dir, "bootstrap", "bootstrap-user")),
         in_time(parts::ironic(&site, dir, "metal3", "metal3")),
         in_time(parts::cluster(&site)),
         in_time(objects::all(&site)),
+        in_time(nodes::all(&site)),
     );
     take("bmcs", bmcs);
     take("ironic-bootstrap", bootstrap);
     take("ironic-metal3", metal3);
     take("cluster", cluster);
     take("objects", objects);
+    take("nodes", nodes);
     let summary = serde_json::json!({
         "gathered": now,
         "plinth": env!("CARGO_PKG_VERSION"),
@@ -179,7 +183,7 @@ mod tests {
             .unwrap();
         let told: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
         let parts = told["parts"].as_array().unwrap();
-        assert_eq!(parts.len(), 10);
+        assert_eq!(parts.len(), 11);
         for part in parts {
             assert!(part["problem"].is_string(), "{part}");
         }

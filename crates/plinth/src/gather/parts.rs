@@ -49,6 +49,18 @@ impl Part {
             Err(error) => self.problems.push(format!("{}: {error}", path.display())),
         }
     }
+
+    fn take_vm(&mut self, name: &str, home: &Home) {
+        self.take(&format!("{name}/console.log"), &home.console());
+        self.take(&format!("{name}/keeper.log"), &home.log());
+        match home.look() {
+            Ok(vm) => self.files.push(File {
+                path: format!("{name}/vm.txt"),
+                bytes: format!("{vm:?}\n").into_bytes(),
+            }),
+            Err(error) => self.problems.push(model::chain(&error)),
+        }
+    }
 }
 
 impl Site {
@@ -140,18 +152,13 @@ pub fn plan(site: &Site) -> Part {
     }
 }
 
-/// The bootstrap VM's serial console and the log of its keeper.
+/// Serial consoles of the VM that installs, and of one that cleaned, with the logs of their keepers.
 pub fn bootstrap(dir: &Path) -> Part {
-    let home = Home::new(dir);
     let mut part = Part::default();
-    part.take("bootstrap/console.log", &home.console());
-    part.take("bootstrap/keeper.log", &home.log());
-    match home.look() {
-        Ok(vm) => part.files.push(File {
-            path: "bootstrap/vm.txt".into(),
-            bytes: format!("{vm:?}\n").into_bytes(),
-        }),
-        Err(error) => part.problems.push(model::chain(&error)),
+    part.take_vm("bootstrap", &Home::new(dir));
+    let cleaner = Home::cleaner(dir);
+    if cleaner.log().exists() {
+        part.take_vm("cleaning", &cleaner);
     }
     part
 }

@@ -122,6 +122,6 @@ pub fn forget(at: &At) -> Result<()> {
         return Ok(());
     }
     let runtime = super::runtime()?;
-    runtime.block_on(installer::cluster::destroy_bootstrap(&site))?;
+    runtime.block_on(installer::destroy::bootstrap(&site))?;
     Ok(())
 }

@@ -38,6 +38,8 @@ pub struct Site {
     pub plan: Option<Plan>,
     pub client: Client,
     pub url: String,
+    /// Who we are there; for clients of its nodes.
+    pub config: kube::Config,
 }
 
 impl At {
@@ -83,8 +85,13 @@ impl At {
             .to_string()
             .trim_end_matches('/')
             .to_owned();
-        let client = Client::try_from(config).context("set up the client")?;
-        Ok(Site { plan, client, url })
+        let client = Client::try_from(config.clone()).context("set up the client")?;
+        Ok(Site {
+            plan,
+            client,
+            url,
+            config,
+        })
     }
 }
 
@@ -223,7 +230,7 @@ async fn greet(nodes: &[Value], port: u16) {
 }
 
 /// The addresses that are at this MAC.
-fn beside(table: &str, mac: &str) -> Vec<String> {
+pub fn beside(table: &str, mac: &str) -> Vec<String> {
     let rows = table
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -263,6 +263,57 @@ fn strangers_on_the_wire_are_heard() {
     });
 }
 
+#[test]
+fn an_install_ends_before_it_begins_with_all_that_is_against_it() {
+    let mut site = Site::new(&[]);
+    let right = site.host(1)["bmc"]["password"].take();
+    site.host(1)["bmc"]["password"] = json!("wrong");
+    let stranger = Stranger::new(&site.lab, API);
+    // Nobody gives out addresses.
+    let deaf = "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; }; \
+                add rule inet deaf in udp dport 67 drop";
+    site.lab.exec(&["nft", deaf]);
+
+    let create = |site: &Site, more: &[&str]| {
+        let dir = site.written().to_owned();
+        // What the machine under test lacks is not the matter here.
+        let mut args = vec![PLINTH, "create", "cluster", "--dir", &dir];
+        for id in ["host-memory", "host-disk", "host-qemu", "bridge-carrier"] {
+            args.extend(["--skip-check", id]);
+        }
+        args.extend(more);
+        let mut create = site.lab.command(&[&["exec", "--"], &args[..]].concat());
+        create.env("PLINTH_AGENT", PLINTH).output().unwrap()
+    };
+    let created = create(&site, &[]);
+    let told = text(&created);
+    assert_eq!(created.status.code(), Some(5), "{told}");
+    let errors = String::from_utf8_lossy(&created.stderr);
+    for (subject, check) in [
+        ("server-1: ", "(bmc-credentials)"),
+        (API, "(vip-free)"),
+        ("baremetal: ", "(site-dhcp)"),
+    ] {
+        let named = |line: &str| line.contains(subject) && line.contains(check);
+        assert!(errors.lines().any(named), "{subject} {check}: {told}");
+    }
+    assert!(
+        !errors.contains("wrong"),
+        "the password is nobody's business"
+    );
+    let made = |name: &str| std::path::Path::new(site.written()).join(name).exists();
+    assert!(!made("auth") && !made("bootstrap"), "nothing is made");
+    for server in site.lab.status()["servers"].as_array().unwrap() {
+        assert_eq!(server["power"], "Off");
+    }
+
+    drop(stranger);
+    site.lab.exec(&["nft", "delete table inet deaf"]);
+    site.host(1)["bmc"]["password"] = right;
+    let created = create(&site, &["--to", "preflight"]);
+    assert!(created.status.success(), "{}", text(&created));
+}
+
 /// A machine that should not be there.
 struct Stranger {
     namespace: String,

@@ -1,15 +1,19 @@
-//! The end of a cluster: every host off, so that no old node holds an address or answers in its name.
+//! The end of a cluster: every host off, so that no old node holds an address or answers in its name; and, if asked
+//! for, every host cleaned.
+
+mod clean;
+mod power;
 
 use std::path::Path;
-use std::time::Duration;
 
-use clients::{Power, ipmi};
 use futures::future::join_all;
-use plan::install_config::{Facts, Host};
+use plan::install_config::Facts;
 
 use crate::bootstrap::Home;
 use crate::dir::Dir;
-use crate::preflight::bmc;
+
+pub use clean::{Options, clean};
+pub(crate) use power::off_in_time;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -22,15 +26,16 @@ pub enum Error {
         left.len(), left.join("; ")
     )]
     StillOn { left: Vec<String>, all: usize },
+    #[error(transparent)]
+    Stuck(#[from] plan::destroy::Stuck),
+    #[error("interrupted; the same command goes on from here")]
+    Interrupted,
 }
-
-/// For one host, from the first question until it is seen to be off.
-const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Ends the bootstrap VM and switches every host off. `tell` hears of each host.
 pub async fn cluster(dir: &Path, facts: &Facts, tell: impl Fn(&str)) -> Result<(), Error> {
     let (config, _) = Dir::new(dir).config(facts)?;
-    Home::new(dir).destroy().await?;
+    bootstrap(dir).await?;
     let authorities = config
         .trust_bundle
         .as_ref()
@@ -55,24 +60,10 @@ pub async fn cluster(dir: &Path, facts: &Facts, tell: impl Fn(&str)) -> Result<(
     })
 }
 
-/// Switches a host off, and gives up on a BMC that takes too long.
-pub(crate) async fn off_in_time(host: &Host, authorities: Option<&str>) -> Result<(), String> {
-    let ended = tokio::time::timeout(PATIENCE, off(host, authorities)).await;
-    ended.unwrap_or_else(|_| Err(format!("not off within {} s", PATIENCE.as_secs())))
-}
-
-/// Waits until it is seen to be off.
-async fn off(host: &Host, authorities: Option<&str>) -> Result<(), String> {
-    if host.bmc.scheme.is_redfish() {
-        let client = bmc::client(host, authorities).map_err(|error| model::chain(&error))?;
-        let ended = client.set_power(Power::Off).await;
-        client.close().await;
-        return ended.map_err(|error| model::chain(&error));
+/// Ends the bootstrap VM, whether it installs or cleans, and removes it.
+pub async fn bootstrap(dir: &Path) -> Result<(), Error> {
+    for home in [Home::new(dir), Home::cleaner(dir)] {
+        home.destroy().await?;
     }
-    let client = bmc::ipmi_client(host)
-        .await
-        .map_err(|error: ipmi::Error| model::chain(&error))?;
-    let ended = client.set_power(Power::Off).await;
-    client.close().await;
-    ended.map_err(|error| model::chain(&error))
+    Ok(())
 }
