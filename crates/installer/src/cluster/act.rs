@@ -8,7 +8,7 @@ use plan::nmstate::HostNetwork;
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{Failed, Images, Installer, api, nodes, requests, vm};
+use super::{Failed, Images, Installer, Lack, api, nodes, requests, vm};
 use crate::dir::Stage;
 use crate::progress::Tell;
 
@@ -21,7 +21,11 @@ impl Installer {
             }
             Action::WriteAssets => self.write_assets(),
             Action::FetchImages => {
-                self.images = Some(Images::get(&self.plan, &self.options, tell).await?);
+                match Images::get(&self.plan, &self.options, tell).await {
+                    Ok(images) => self.images = Some(images),
+                    Err(Lack::Unfit(problem)) => self.unfit = vec![problem],
+                    Err(Lack::Failed(failed)) => return Err(failed),
+                }
                 Ok(())
             }
             Action::StartVm => self.start_vm().await,

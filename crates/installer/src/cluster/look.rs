@@ -39,7 +39,10 @@ impl Installer {
         Ok(Seen {
             site: self.site.clone(),
             assets,
-            images: install::Images { missing },
+            images: install::Images {
+                missing,
+                unfit: self.unfit.clone(),
+            },
             vm,
             ironic,
             mcs,

@@ -28,7 +28,7 @@ use clients::ironic::Ironic;
 use jiff::Timestamp;
 use plan::assets::Binary;
 use plan::cluster::Plan;
-use plan::install::{self, Action, IronicNode, Phase, Site, Stuck, Trouble};
+use plan::install::{self, Action, IronicNode, Phase, Problem, Site, Stuck, Trouble};
 use plan::install_config::{Facts, InstallConfig};
 use plan::preflight::Selection;
 
@@ -37,7 +37,7 @@ use crate::consoles::Recorders;
 use crate::dir::{Dir, checksum};
 use crate::progress::{Progress, Tell};
 
-pub use images::Images;
+pub use images::{Images, Lack};
 
 /// What the operator asked for.
 #[derive(Debug, Clone)]
@@ -94,6 +94,8 @@ struct Installer {
     binary: Binary,
     /// Known once they are in the cache.
     images: Option<Images>,
+    /// What was fetched and is not what it should be.
+    unfit: Vec<Problem>,
     /// What was found out about it in this run.
     site: Site,
     trouble: Option<Trouble>,
@@ -157,6 +159,7 @@ impl Installer {
             plan,
             binary,
             images: None,
+            unfit: Vec::new(),
             trouble: None,
             known: Known::default(),
             consoles: None,

@@ -316,6 +316,11 @@ impl Deciding<'_> {
         match phase {
             Phase::Preflight => self.preflight(),
             Phase::Assets => self.act(Action::WriteAssets),
+            Phase::Images if !self.seen.images.unfit.is_empty() => {
+                for problem in &self.seen.images.unfit {
+                    self.stuck(Phase::Images, problem.clone());
+                }
+            }
             Phase::Images => {
                 self.act(Action::FetchImages);
                 for missing in &self.seen.images.missing {

@@ -99,6 +99,8 @@ impl<T> Reach<T> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Images {
     pub missing: Vec<String>,
+    /// What came and is not what was promised.
+    pub unfit: Vec<Problem>,
 }
 
 /// The bootstrap VM.

@@ -103,6 +103,7 @@ fn each_phase_begins_where_the_last_is_seen_to_have_ended() {
             Seen {
                 images: Images {
                     missing: vec!["the OS image".into()],
+                    unfit: Vec::new(),
                 },
                 ..begun()
             },
@@ -203,6 +204,29 @@ fn a_site_with_something_against_it_is_told_all_of_it_and_a_begun_install_is_not
     };
     let next = next(&plan(), &seen, &kept, now());
     assert_eq!(next.actions, [Action::StartVm]);
+}
+
+#[test]
+fn an_image_that_is_not_what_was_promised_is_not_fetched_again() {
+    let problem = Problem {
+        subject: "http://192.0.2.1/os.raw".into(),
+        what: "its checksum is another".into(),
+        remedy: "give the right one".into(),
+    };
+    let seen = Seen {
+        images: Images {
+            missing: vec!["the OS image".into()],
+            unfit: vec![problem.clone()],
+        },
+        ..begun()
+    };
+    let next = ask(&seen);
+    assert!(next.actions.is_empty());
+    let stuck = next.stuck.unwrap();
+    assert_eq!(
+        (stuck.phase, stuck.problems),
+        (Phase::Images, vec![problem])
+    );
 }
 
 #[test]

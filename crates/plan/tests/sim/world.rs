@@ -149,6 +149,7 @@ impl World {
                 } else {
                     vec!["OS image".into()]
                 },
+                unfit: Vec::new(),
             },
             vm: self.vm.clone(),
             mcs: match ironic.silence() {

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use crate::harness::{Lab, PLINTH, str_of, text};
 
 const API: &str = "192.168.111.5";
+/// 10, and the phase.
+const IMAGES_FAILED: i32 = 11;
 const INGRESS: &str = "192.168.111.6";
 
 /// A rack, and the install-config.yaml of a cluster of it.
@@ -62,6 +64,25 @@ impl Site {
         let dir = self.written();
         self.lab
             .try_exec(&[&[PLINTH, "preflight", "--dir", dir][..], args].concat())
+    }
+
+    /// `plinth create cluster`, whatever the machine under test lacks for it.
+    fn create(&self, args: &[&str]) -> Output {
+        let dir = self.written();
+        let mut all = vec!["exec", "--", PLINTH, "create", "cluster", "--dir", dir];
+        for id in ["host-memory", "host-disk", "host-qemu", "bridge-carrier"] {
+            all.extend(["--skip-check", id]);
+        }
+        all.extend(args);
+        let mut create = self.lab.command(&all);
+        let cache = self.dir.path().join("cache");
+        create.env("XDG_CACHE_HOME", cache);
+        create.env("PLINTH_AGENT", PLINTH).output().unwrap()
+    }
+
+    /// Where `create` keeps images that it fetches.
+    fn cache(&self) -> std::path::PathBuf {
+        self.dir.path().join("cache/plinth/images")
     }
 
     /// Verdicts by check and subject, and the exit code.
@@ -267,25 +288,14 @@ fn strangers_on_the_wire_are_heard() {
 fn an_install_ends_before_it_begins_with_all_that_is_against_it() {
     let mut site = Site::new(&[]);
     let right = site.host(1)["bmc"]["password"].take();
-    site.host(1)["bmc"]["password"] = json!("wrong");
+    site.host(1)["bmc"]["password"] = json!("swordfish");
     let stranger = Stranger::new(&site.lab, API);
     // Nobody gives out addresses.
     let deaf = "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; }; \
                 add rule inet deaf in udp dport 67 drop";
     site.lab.exec(&["nft", deaf]);
 
-    let create = |site: &Site, more: &[&str]| {
-        let dir = site.written().to_owned();
-        // What the machine under test lacks is not the matter here.
-        let mut args = vec![PLINTH, "create", "cluster", "--dir", &dir];
-        for id in ["host-memory", "host-disk", "host-qemu", "bridge-carrier"] {
-            args.extend(["--skip-check", id]);
-        }
-        args.extend(more);
-        let mut create = site.lab.command(&[&["exec", "--"], &args[..]].concat());
-        create.env("PLINTH_AGENT", PLINTH).output().unwrap()
-    };
-    let created = create(&site, &[]);
+    let created = site.create(&[]);
     let told = text(&created);
     assert_eq!(created.status.code(), Some(5), "{told}");
     let errors = String::from_utf8_lossy(&created.stderr);
@@ -298,7 +308,7 @@ fn an_install_ends_before_it_begins_with_all_that_is_against_it() {
         assert!(errors.lines().any(named), "{subject} {check}: {told}");
     }
     assert!(
-        !errors.contains("wrong"),
+        !told.contains("swordfish"),
         "the password is nobody's business"
     );
     let made = |name: &str| std::path::Path::new(site.written()).join(name).exists();
@@ -310,8 +320,30 @@ fn an_install_ends_before_it_begins_with_all_that_is_against_it() {
     drop(stranger);
     site.lab.exec(&["nft", "delete table inet deaf"]);
     site.host(1)["bmc"]["password"] = right;
-    let created = create(&site, &["--to", "preflight"]);
+    let created = site.create(&["--to", "preflight"]);
     assert!(created.status.success(), "{}", text(&created));
+}
+
+#[test]
+fn an_image_that_does_not_verify_ends_an_install_and_is_not_kept() {
+    let mut site = Site::new(&[]);
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("os.qcow2"), vec![7; 20 << 20]).unwrap();
+    let (_serving, base) = site.lab.serve_files(files.path());
+    let (url, sum) = (format!("{base}/os.qcow2"), "0".repeat(64));
+    site.config["platform"]["baremetal"]["clusterOSImage"] = json!(format!("{url}?sha256={sum}"));
+    let created = site.create(&["--to", "images"]);
+    let told = text(&created);
+    assert_eq!(created.status.code(), Some(IMAGES_FAILED), "{told}");
+    let errors = String::from_utf8_lossy(&created.stderr);
+    let named = |line: &str| line.contains(&url) && line.contains(&sum);
+    assert!(errors.lines().any(named), "{told}");
+    assert!(!site.cache().join(format!("{sum}.qcow2")).exists());
+    assert!(
+        !std::path::Path::new(site.written())
+            .join("bootstrap")
+            .exists()
+    );
 }
 
 /// A machine that should not be there.

@@ -1,13 +1,13 @@
 //! The OS image and the ramdisk, from the cache, from Debian packages or from a URL.
 
-use std::io::Write as _;
+mod fetch;
+
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use image::{os, ramdisk};
 use plan::assets::payload;
 use plan::cluster::{Image, OS_IMAGE, Plan};
-use sha2::{Digest as _, Sha256};
+use plan::install::Problem;
 
 use super::{Failed, Options};
 use crate::bootstrap::Payload;
@@ -24,12 +24,42 @@ pub struct Images {
     pub ramdisk: ramdisk::Ramdisk,
 }
 
+/// Why an image cannot be had.
+#[derive(Debug)]
+pub enum Lack {
+    /// It is not what install-config.yaml says; to fetch it again would change nothing.
+    Unfit(Problem),
+    /// Another try may help.
+    Failed(Failed),
+}
+
+impl<E: std::error::Error> From<E> for Lack {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Failed> for Lack {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+impl From<Lack> for Failed {
+    fn from(lack: Lack) -> Self {
+        match lack {
+            Lack::Unfit(problem) => Self(problem.to_string()),
+            Lack::Failed(failed) => failed,
+        }
+    }
+}
+
 /// Loaders for network boot; Debian's package `ipxe` has them.
 const LOADERS: &str = "/usr/lib/ipxe";
 const LOADER_NAMES: [&str; 4] = ["undionly.kpxe", "snponly.efi", "ipxe.efi", "ipxe.pxe"];
 
 impl Images {
-    pub async fn get(plan: &Plan, options: &Options, tell: &mut dyn Tell) -> Result<Self, Failed> {
+    pub async fn get(plan: &Plan, options: &Options, tell: &mut dyn Tell) -> Result<Self, Lack> {
         Self::with_agent(plan, &options.agent, options.metal, tell).await
     }
 
@@ -39,7 +69,7 @@ impl Images {
         agent: &Path,
         metal: bool,
         tell: &mut dyn Tell,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, Lack> {
         let cluster_os = one(&plan.images.cluster_os, tell).await?;
         let bootstrap_os = one(&plan.images.bootstrap_os, tell).await?;
         let sum = cluster_os.clone();
@@ -109,55 +139,13 @@ impl Images {
     }
 }
 
-async fn one(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
+async fn one(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Lack> {
     if image.source == OS_IMAGE {
         tell.note("the OS image");
         let built = blocking(|| Ok(os::build(&os::Options::default(), |_| ())?)).await?;
         return Ok(built.qcow2);
     }
-    fetch(image, tell).await
-}
-
-/// A first byte, and no longer pause than this between two.
-const SILENCE: Duration = Duration::from_mins(1);
-
-/// Into the cache, by its checksum; kept only if it is what was promised.
-async fn fetch(image: &Image, tell: &mut dyn Tell) -> Result<PathBuf, Failed> {
-    let source = &image.source;
-    let Some(sha256) = &image.sha256 else {
-        return Err(Failed(format!(
-            "{source} has no checksum; add ?sha256=... to it in install-config.yaml"
-        )));
-    };
-    let format = payload::os_image(source).rsplit('.').next();
-    let format = format.unwrap_or_default();
-    let dir = image::cache_dir()?.join("images");
-    std::fs::create_dir_all(&dir)?;
-    let path = dir.join(format!("{sha256}.{format}"));
-    if path.exists() {
-        return Ok(path);
-    }
-    tell.note(source);
-    let client = reqwest::Client::builder()
-        .connect_timeout(Duration::from_secs(10))
-        .read_timeout(SILENCE)
-        .build()?;
-    let mut answer = client.get(source).send().await?.error_for_status()?;
-    let mut file = tempfile::NamedTempFile::new_in(&dir)?;
-    let mut digest = Sha256::new();
-    while let Some(chunk) = answer.chunk().await? {
-        digest.update(&chunk);
-        file.write_all(&chunk)?;
-    }
-    let found = crate::dir::hex(&digest.finalize());
-    if found != *sha256 {
-        return Err(Failed(format!(
-            "{source} has the checksum {found}, not {sha256} as install-config.yaml says"
-        )));
-    }
-    file.as_file().sync_all()?;
-    file.persist(&path)?;
-    Ok(path)
+    fetch::fetch(image, &image::cache_dir()?.join("images"), tell).await
 }
 
 async fn blocking<T: Send + 'static>(
