@@ -27,6 +27,7 @@ async fn read() -> Result<Links, Error> {
         name: link.name.clone(),
         mac: link.mac,
         bridge: link.kind.as_deref() == Some("bridge"),
+        tap: link.kind.as_deref() == Some("tun"),
         up: link.up,
         carrier: link.carrier,
         mtu: link.mtu,

@@ -182,6 +182,11 @@ pub fn bridge_up(site: &Site, report: &mut Report) {
             );
         } else if ports.iter().any(|port| port.carrier) {
             report.pass(&bridge.name, "a port of it has a link");
+        } else if ports.iter().all(|port| port.tap) {
+            report.pass(
+                &bridge.name,
+                "its ports are virtual machines', and all of them are off",
+            );
         } else {
             let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
             report.bad(

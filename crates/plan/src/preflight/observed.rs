@@ -143,6 +143,8 @@ pub struct Port {
     pub name: String,
     pub mac: Option<Mac>,
     pub bridge: bool,
+    /// A virtual machine's cable: there is a link while that machine is on.
+    pub tap: bool,
     pub up: bool,
     pub carrier: bool,
     pub mtu: u32,

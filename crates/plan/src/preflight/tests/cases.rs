@@ -698,6 +698,15 @@ pub const CASES: &[Case] = &[
     (
         "bridge-carrier",
         PXE,
+        |w| {
+            let port = &mut w.links().ports[1];
+            (port.carrier, port.tap) = (false, true);
+        },
+        Pass,
+    ),
+    (
+        "bridge-carrier",
+        PXE,
         |w| w.links().ports[0].up = false,
         Fail,
     ),

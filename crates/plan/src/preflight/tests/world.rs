@@ -120,6 +120,7 @@ pub fn links(plan: &Plan) -> Links {
         name: name.into(),
         mac: Some(Mac([2, 0, 0, 0, 1, number])),
         bridge,
+        tap: false,
         up: true,
         carrier: true,
         mtu: 1500,
