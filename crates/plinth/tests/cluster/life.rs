@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::{said, str_of};
-use crate::site::{API_VIP, Cluster, INGRESS_VIP, Installer, is_true, name, server};
+use crate::site::{API_VIP, Cluster, INGRESS_VIP, Way, is_true, name, server};
 
 const MASTERS: [&str; 3] = ["master-0", "master-1", "master-2"];
 
@@ -70,7 +70,7 @@ print(json.dumps(sorted(seen)))
 #[test]
 fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
     let rack = ["--masters", "3", "--workers", "1", "--servers", "5"];
-    let cluster = Cluster::install(&rack, Installer::IsKilled);
+    let cluster = Cluster::install(&rack, Way::Smooth);
 
     let mut ready = cluster.ready();
     ready.sort();
@@ -146,7 +146,7 @@ fn a_rack_without_a_provisioning_network_becomes_a_control_plane_by_virtual_medi
         "--workers",
         "0",
     ];
-    let cluster = Cluster::install(&rack, Installer::GoesOn);
+    let cluster = Cluster::install(&rack, Way::Smooth);
 
     let mut ready = cluster.ready();
     ready.sort();
@@ -156,6 +156,18 @@ fn a_rack_without_a_provisioning_network_becomes_a_control_plane_by_virtual_medi
     let gap = moves(&cluster, &lost);
     println!("the API did not answer for {gap:.3} s");
     assert!(gap < 1.0, "{gap} s without the API");
+}
+
+#[test]
+fn an_install_that_is_cut_off_at_every_step_ends_in_a_cluster_all_the_same() {
+    let rack = ["--masters", "3", "--workers", "0"];
+    let cluster = Cluster::install(&rack, Way::Rough);
+
+    let mut ready = cluster.ready();
+    ready.sort();
+    assert_eq!(ready, MASTERS);
+    all_masters(&cluster);
+    stands_by_itself(&cluster);
 }
 
 /// The bootstrap is gone, and all that a client of the API needs is on the masters.

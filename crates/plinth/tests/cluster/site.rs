@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -29,17 +29,35 @@ pub struct Cluster {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What becomes of an installer whose phase has ended.
+/// What happens on the way.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Installer {
-    GoesOn,
-    /// And is run again until nothing is left to do.
-    IsKilled,
+pub enum Way {
+    Smooth,
+    /// The installer is killed at the end of every phase and run again, and what [`MISHAPS`] says happens as well.
+    Rough,
 }
+
+#[derive(Debug, Clone, Copy)]
+enum Mishap {
+    /// The bootstrap VM is gone from one moment to the next, as when its machine starts anew.
+    VmKilled,
+    PowerLost(&'static str),
+    PowerBack(&'static str),
+}
+
+/// What happens when the installer first says this.
+const MISHAPS: [(&str, Mishap); 5] = [
+    ("bootstrap-services: done", Mishap::VmKilled),
+    ("deploy.write_image on the agent", Mishap::VmKilled),
+    // While etcd forms.
+    ("control-plane-deploy: done", Mishap::PowerLost("master-2")),
+    ("master-2: it has not joined", Mishap::PowerBack("master-2")),
+    ("control-plane-ready: done", Mishap::VmKilled),
+];
 
 impl Cluster {
     /// `plinth lab up ARGS`.
-    pub fn install(args: &[&str], installer: Installer) -> Self {
+    pub fn install(args: &[&str], way: Way) -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let lab = Lab::new();
         let program = stripped(&lab);
@@ -51,16 +69,20 @@ impl Cluster {
         };
         let fixed = ["up", "--name", &cluster.lab.name];
         let args = [&fixed[..], args].concat();
-        let mut finished = BTreeSet::new();
-        let mut killed =
-            |phase: &str| installer == Installer::IsKilled && finished.insert(phase.to_owned());
-        while !cluster.run_up(&args, &program, &mut killed) {}
+        let mut heard = BTreeSet::new();
+        let mut first = |words: &str| way == Way::Rough && heard.insert(words.to_owned());
+        while !cluster.run_up(&args, &program, &mut first) {}
+        if way == Way::Rough {
+            let missed: Vec<_> = MISHAPS.iter().filter(|(words, _)| first(words)).collect();
+            assert!(missed.is_empty(), "never said: {:?}", missed[0].0);
+        }
         println!("{}", std::fs::read_to_string(&cluster.log).unwrap());
         cluster
     }
 
-    /// True if nothing is left to do; false if the installer was killed at the end of a phase.
-    fn run_up(&self, args: &[&str], program: &Path, killed: &mut dyn FnMut(&str) -> bool) -> bool {
+    /// True if nothing is left to do; false if the installer was killed at the end of a phase. `first`: whether this
+    /// was not said before.
+    fn run_up(&self, args: &[&str], program: &Path, first: &mut dyn FnMut(&str) -> bool) -> bool {
         let mut log = File::options();
         let mut log = log.create(true).append(true).open(&self.log).unwrap();
         let mut up = self.lab.command(args);
@@ -70,8 +92,13 @@ impl Cluster {
         for line in BufReader::new(up.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
             writeln!(log, "{line}").unwrap();
+            let mishaps = MISHAPS.iter().filter(|(words, _)| line.contains(words));
+            for (_, mishap) in mishaps.filter(|(words, _)| first(words)) {
+                writeln!(log, "== {line}: {mishap:?}").unwrap();
+                self.suffer(*mishap);
+            }
             let ended = line.split_once(": done in ").map(|(phase, _)| phase);
-            if ended.is_some_and(&mut *killed) {
+            if ended.is_some_and(&mut *first) {
                 let group = Pid::from_raw(up.id().cast_signed());
                 killpg(group, Signal::SIGKILL).unwrap();
                 up.wait().unwrap();
@@ -84,6 +111,20 @@ impl Cluster {
             panic!("lab up: {ended}");
         }
         true
+    }
+
+    fn suffer(&self, mishap: Mishap) {
+        match mishap {
+            Mishap::VmKilled => {
+                let keeper = self.lab.dir().join("site/bootstrap/keeper.json");
+                let keeper: Value =
+                    serde_json::from_slice(&std::fs::read(keeper).unwrap()).unwrap();
+                let pid = i32::try_from(keeper["pid"].as_u64().unwrap()).unwrap();
+                kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+            }
+            Mishap::PowerLost(master) => self.power(master, "off"),
+            Mishap::PowerBack(master) => self.power(master, "on"),
+        }
     }
 
     /// What there is to see of a cluster that does not do what it should.
