@@ -265,5 +265,7 @@ pub(crate) async fn connect(dir: &Dir, plan: &Plan) -> Result<Client, Failed> {
     config.cluster_url = url(plan, "api").parse()?;
     config.connect_timeout = Some(ANSWER);
     config.read_timeout = Some(ANSWER);
+    // Without it a connection that rested for nearly as long breaks as soon as it is used again.
+    config.reset_reader_on_write = true;
     Ok(Client::try_from(config)?)
 }

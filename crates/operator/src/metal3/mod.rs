@@ -115,6 +115,7 @@ async fn connect(config: &Config) -> Result<Client, Error> {
     settings.connect_timeout = Some(Duration::from_secs(5));
     // Watches are longer, but never silent for so long.
     settings.read_timeout = Some(Duration::from_secs(295));
+    settings.reset_reader_on_write = true;
     Client::try_from(settings).map_err(|error| Error::Client(Box::new(error)))
 }
 
