@@ -51,7 +51,7 @@ impl Progress {
 
     pub fn at(&mut self, phase: Phase, next: &Next, now: Timestamp, tell: &mut dyn Tell) {
         if self.phase.is_none_or(|(before, _)| before != phase) {
-            self.end_phase(now, tell);
+            self.leave_phase(Some(phase), now, tell);
             self.phase = Some((phase, now));
             self.waits.clear();
             let about = self
@@ -144,7 +144,7 @@ impl Progress {
 
     /// `took`: each phase, in all runs of the installer together.
     pub fn done(&mut self, took: &[(Phase, Duration)], now: Timestamp, tell: &mut dyn Tell) {
-        self.end_phase(now, tell);
+        self.leave_phase(None, now, tell);
         let whole: Duration = took.iter().map(|(_, took)| *took).sum();
         let mut table = String::from("done\n");
         for (phase, took) in took {
@@ -161,13 +161,22 @@ impl Progress {
         );
     }
 
-    fn end_phase(&mut self, now: Timestamp, tell: &mut dyn Tell) {
-        if let Some((phase, since_then)) = self.phase.take() {
-            let took = since(since_then, now);
-            tell.event(
-                &format!("{phase}: done in {:.1} s", took.as_secs_f64()),
-                &json!({"event": "phase-done", "phase": phase, "seconds": took.as_secs_f64()}),
-            );
+    /// A phase is done when a later one begins, or none. Something that was there may have gone, such as the bootstrap VM: then
+    /// the install goes back.
+    fn leave_phase(&mut self, to: Option<Phase>, now: Timestamp, tell: &mut dyn Tell) {
+        let Some((phase, begun)) = self.phase.take() else {
+            return;
+        };
+        let seconds = since(begun, now).as_secs_f64();
+        match to.filter(|to| *to < phase) {
+            Some(to) => tell.event(
+                &format!("{phase}: left after {seconds:.1} s, back to {to}"),
+                &json!({"event": "phase-left", "phase": phase, "to": to, "seconds": seconds}),
+            ),
+            None => tell.event(
+                &format!("{phase}: done in {seconds:.1} s"),
+                &json!({"event": "phase-done", "phase": phase, "seconds": seconds}),
+            ),
         }
     }
 }
@@ -205,5 +214,54 @@ fn describe(action: &Action) -> String {
         Action::Apply(files) => format!("applying {} manifests", files.len()),
         Action::MarkComplete => "telling the cluster that it can do without its bootstrap".into(),
         Action::DestroyVm => "removing the bootstrap VM".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::install_config::{Facts, parse};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Vec<String>);
+
+    impl Tell for Heard {
+        fn event(&mut self, line: &str, _event: &Value) {
+            self.0.push(line.to_owned());
+        }
+    }
+
+    #[test]
+    fn a_phase_is_done_when_a_later_one_begins_and_left_when_an_earlier_one_does() {
+        let pxe = include_str!("../../../../examples/pxe.yaml");
+        let resolved = parse(pxe, &Facts::default()).expect("the example is good");
+        let mut progress = Progress::new(Plan::new(&resolved.config, None));
+        let next = Next {
+            phase: None,
+            actions: Vec::new(),
+            waits: Vec::new(),
+            stuck: None,
+        };
+        let (mut heard, mut now) = (Heard::default(), Timestamp::UNIX_EPOCH);
+        for phase in [
+            Phase::BootstrapServices,
+            Phase::ControlPlaneDeploy,
+            Phase::BootstrapVm,
+        ] {
+            progress.at(phase, &next, now, &mut heard);
+            now += jiff::SignedDuration::from_secs(3);
+        }
+        progress.done(&[], now, &mut heard);
+        let ends = |line: &&String| line.contains(" in 3.0") || line.contains(" after 3.0");
+        let ends: Vec<&String> = heard.0.iter().filter(ends).collect();
+        assert_eq!(
+            ends,
+            [
+                "bootstrap-services: done in 3.0 s",
+                "control-plane-deploy: left after 3.0 s, back to bootstrap-vm",
+                "bootstrap-vm: done in 3.0 s",
+            ]
+        );
     }
 }
