@@ -27,9 +27,10 @@ impl Installer {
         if !running {
             self.known.lock().forget_bootstrap();
         }
+        let asked = running && install::masters_are_missing(&self.plan, &kept);
         let (ironic, mcs, api) = tokio::join!(
-            if_so(running, self.look_ironic()),
-            if_so(running, self.look_mcs()),
+            if_so(asked, self.look_ironic()),
+            if_so(asked, self.look_mcs()),
             if_so(begun && !leaving, api::look(self)),
         );
         let missing = match &self.images {
@@ -135,7 +136,7 @@ async fn if_so<T>(so: bool, look: impl Future<Output = Reach<T>>) -> Reach<T> {
     if so {
         look.await
     } else {
-        Reach::Silent("the bootstrap VM does not run".into())
+        Reach::Silent("not asked: the bootstrap VM does not run, or has done its part".into())
     }
 }
 

@@ -250,6 +250,12 @@ pub fn ironic_is_done(plan: &Plan, nodes: &BTreeMap<String, IronicNode>) -> bool
     masters(plan).all(|host| nodes.get(&host.name).is_some_and(IronicNode::is_active))
 }
 
+/// Some master has not joined yet. When all have, the bootstrap's Ironic and mcs have done their part, also in a VM that was made
+/// anew and does not know.
+pub fn masters_are_missing(plan: &Plan, kept: &Kept) -> bool {
+    !masters(plan).all(|host| kept.joined.contains(&host.name))
+}
+
 /// Between two looks at the world, of which the first took so long: an API that is slow to answer has enough to do. Who does
 /// not answer at all may be there in a moment.
 pub fn pause(seen: &Seen, took: Duration) -> Duration {

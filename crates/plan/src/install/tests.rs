@@ -433,6 +433,10 @@ fn a_bootstrap_made_anew_does_not_write_masters_that_have_joined() {
     let silent = anew(serving(["active"; 3]));
     assert_eq!(touched(&silent, &kept), ["master-1"]);
     assert_eq!(touched(&silent, &Kept::default()).len(), 3);
+    // Nobody asks its Ironic once there is nothing left to write.
+    assert!(masters_are_missing(&plan(), &kept));
+    kept.heed(&plan(), &all);
+    assert!(!masters_are_missing(&plan(), &kept));
 }
 
 #[test]
