@@ -36,7 +36,7 @@ enum Chore {
     },
     /// Run all tests, or one tier of them
     Test {
-        /// tidy, unit, sim, netns, interop or e2e, and all of these in that order when left out; or cluster
+        /// tidy, unit, sim, netns, interop, e2e or cluster; all of these in that order when left out
         tier: Option<test::Tier>,
         /// Only tests whose name contains this
         #[arg(long)]

@@ -21,18 +21,19 @@ pub enum Tier {
     Interop,
     /// QEMU servers, from power on
     E2e,
-    /// Whole clusters on QEMU servers; only when asked for, because it takes half an hour
+    /// Whole clusters on QEMU servers
     Cluster,
 }
 
 impl Tier {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Tidy,
         Self::Unit,
         Self::Sim,
         Self::Netns,
         Self::Interop,
         Self::E2e,
+        Self::Cluster,
     ];
 
     fn name(self) -> &'static str {
