@@ -79,23 +79,30 @@ pub fn run(tier: Option<Tier>, only: Option<&str>) -> Result<()> {
 fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
     match tier {
         Tier::Tidy => tidy::run(),
-        Tier::Unit => cargo_test(&["--lib", "--bins"], only, None),
-        Tier::Sim => cargo_test(&["--test", "sim"], only, None),
+        Tier::Unit => cargo_test(&["--lib", "--bins"], only, &[]),
+        Tier::Sim => cargo_test(&["--test", "sim"], only, &[]),
         Tier::Netns | Tier::Interop => {
             need_root(tier)?;
-            cargo_test(&["--test", tier.name()], only, None)
+            let threads = format!("--test-threads={}", many()?);
+            cargo_test(&["--test", tier.name()], only, &[&threads])
         }
         Tier::E2e | Tier::Cluster => {
             need_root(tier)?;
             build::agent()?;
             // How long each phase took, and how long the API was away, are worth reading when all is well, too.
             let show = (tier == Tier::Cluster).then_some("--show-output");
-            cargo_test(&["--test", tier.name()], only, show)
+            cargo_test(&["--test", tier.name()], only, show.as_slice())
         }
     }
 }
 
-fn cargo_test(targets: &[&str], only: Option<&str>, harness: Option<&str>) -> Result<()> {
+/// For tests that wait more than they work.
+fn many() -> Result<usize> {
+    let processors = std::thread::available_parallelism().context("count the processors")?;
+    Ok(processors.get() * 2 + 1)
+}
+
+fn cargo_test(targets: &[&str], only: Option<&str>, harness: &[&str]) -> Result<()> {
     let mut command = sh::cargo(["test", "--workspace", "--no-fail-fast"]);
     command
         .args(targets)
