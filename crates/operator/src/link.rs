@@ -9,35 +9,78 @@ use tracing::{debug, info};
 
 /// For so long an Ironic that was ready is taken to be.
 const FRESH: Duration = Duration::from_secs(5);
+/// For so long one that was not ready is taken not to be: many may ask at once.
+const STALE: Duration = Duration::from_millis(500);
 
 /// One for all controllers.
 pub struct Link {
     config: Config,
-    found: Mutex<Option<Found>>,
+    known: Mutex<Known>,
 }
 
-struct Found {
-    ironic: Ironic,
-    at: Instant,
+enum Known {
+    Ready {
+        ironic: Ironic,
+        at: Instant,
+    },
+    Away {
+        since: Instant,
+        /// When it was last looked for.
+        tried: Option<Instant>,
+    },
+}
+
+impl Known {
+    fn away() -> Self {
+        Self::Away {
+            since: Instant::now(),
+            tried: None,
+        }
+    }
 }
 
 impl Link {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            found: Mutex::new(None),
+            known: Mutex::new(Known::away()),
         }
     }
 
     /// Ironic, if it can be worked with: it answers, and a conductor is alive.
     pub async fn ready(&self) -> Option<Ironic> {
-        let mut found = self.found.lock().await;
-        if let Some(found) = found.as_ref()
-            && found.at.elapsed() < FRESH
-        {
-            return Some(found.ironic.clone());
+        let mut known = self.known.lock().await;
+        let away = match &*known {
+            Known::Ready { ironic, at } if at.elapsed() < FRESH => return Some(ironic.clone()),
+            Known::Away {
+                tried: Some(tried), ..
+            } if tried.elapsed() < STALE => return None,
+            Known::Ready { .. } => None,
+            Known::Away { since, .. } => Some(*since),
+        };
+        let Some(ironic) = self.look().await else {
+            let now = Instant::now();
+            *known = Known::Away {
+                since: away.unwrap_or(now),
+                tried: Some(now),
+            };
+            return None;
+        };
+        if away.is_some() {
+            info!(
+                address = self.config.address,
+                version = ironic.version(),
+                "Ironic is ready"
+            );
         }
-        let lost = found.take().is_none();
+        *known = Known::Ready {
+            ironic: ironic.clone(),
+            at: Instant::now(),
+        };
+        Some(ironic)
+    }
+
+    async fn look(&self) -> Option<Ironic> {
         let ironic = match Ironic::connect(self.config.clone()).await {
             Ok(ironic) => ironic,
             Err(error) => {
@@ -48,33 +91,32 @@ impl Link {
         match ironic.drivers().await {
             Ok(drivers) if drivers.is_empty() => {
                 debug!("Ironic has no conductor yet");
-                return None;
+                None
             }
-            Ok(_) => {}
+            Ok(_) => Some(ironic),
             Err(error) => {
                 debug!(
                     error = model::chain(&error),
                     "Ironic cannot say what it drives"
                 );
-                return None;
+                None
             }
         }
-        if lost {
-            info!(
-                address = self.config.address,
-                version = ironic.version(),
-                "Ironic is ready"
-            );
+    }
+
+    /// For how long it has not been ready; no time at all while it is.
+    pub async fn away(&self) -> Duration {
+        match &*self.known.lock().await {
+            Known::Ready { .. } => Duration::ZERO,
+            Known::Away { since, .. } => since.elapsed(),
         }
-        *found = Some(Found {
-            ironic: ironic.clone(),
-            at: Instant::now(),
-        });
-        Some(ironic)
     }
 
     /// It did not answer: ask from the beginning.
     pub async fn lost(&self) {
-        *self.found.lock().await = None;
+        let mut known = self.known.lock().await;
+        if let Known::Ready { .. } = &*known {
+            *known = Known::away();
+        }
     }
 }

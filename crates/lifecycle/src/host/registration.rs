@@ -1,5 +1,7 @@
 //! Keeping a host registered: credentials, ramdisk, node, profile. Checked in every state that needs a node.
 
+use std::time::Duration;
+
 use super::pass::{Flow, Halt, Pass};
 use super::status::{CredentialsStatus, ErrorType};
 use super::step::{Action, Event};
@@ -95,7 +97,9 @@ impl Pass<'_> {
     }
 
     pub fn ironic_away(&self) -> Halt {
-        self.wait("Ironic to be ready", self.config.pace.not_ready)
+        const SOONEST: Duration = Duration::from_secs(1);
+        let pause = (self.seen.ironic_away / 2).max(SOONEST);
+        self.wait("Ironic to be ready", pause.min(self.config.pace.not_ready))
     }
 
     /// What came before the host could be looked at: its finalizer, a status to restore, details somebody else knows.

@@ -53,6 +53,8 @@ pub struct Observed {
     pub data_image: Option<DataImage>,
     /// The minor version Ironic speaks; none while it is not ready.
     pub ironic: Option<u16>,
+    /// For how long it has not been ready.
+    pub ironic_away: Duration,
 
     /// [`Look::Node`]
     pub node: Option<Option<Node>>,
@@ -356,6 +358,7 @@ pub struct Pace {
     pub unmanaged: Duration,
     pub missing_secret: Duration,
     pub image: Duration,
+    /// The longest pause while Ironic is away: it may be about to begin, so it is looked for sooner at first.
     pub not_ready: Duration,
     pub firmware: Duration,
     /// The unit of back-off after errors.

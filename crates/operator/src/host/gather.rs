@@ -47,6 +47,7 @@ impl<'a> Pass<'a> {
             (seen.credentials, login) = secret::credentials(secret.as_deref());
             ironic = context.ironic.ready().await;
             seen.ironic = ironic.as_ref().map(clients::ironic::Ironic::version);
+            seen.ironic_away = context.ironic.away().await;
             count(context, &host, &seen);
         }
         Ok(Self {

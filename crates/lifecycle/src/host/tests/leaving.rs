@@ -89,7 +89,19 @@ fn deletion_does_without_credentials_and_without_ironic_where_there_is_nothing_t
     let known = host(State::Deleting, node::State::Active)
         .deleting()
         .with(|given| given.seen.ironic = None);
-    assert_eq!(known.says(), "wait 30s: Ironic to be ready");
+    assert_eq!(known.says(), "wait 1s: Ironic to be ready");
+}
+
+#[test]
+fn an_ironic_that_is_about_to_begin_is_looked_for_sooner_than_one_that_has_long_been_away() {
+    for (away, pause) in [(0, "1s"), (10, "5s"), (60, "30s"), (3600, "30s")] {
+        let given = host(State::Inspecting, node::State::Manageable);
+        let waits = given.with(|given| {
+            given.seen.ironic = None;
+            given.seen.ironic_away = Duration::from_secs(away);
+        });
+        assert_eq!(waits.says(), format!("wait {pause}: Ironic to be ready"));
+    }
 }
 
 fn detach(given: Given, value: &str) -> Given {
