@@ -14,7 +14,7 @@ use model::Secret;
 use plan::assets::{self, Binary, File, Files, Inputs, Keys, Replacement};
 use plan::cluster::{Identity, Plan};
 use plan::install::Kept;
-use plan::install_config::{self, Facts, InstallConfig, Refused};
+use plan::install_config::{self, Facts, InstallConfig, Payload, Refused};
 use plan::preflight::Expiry;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
@@ -101,6 +101,10 @@ pub enum Error {
     Living { dir: PathBuf, infra_id: String },
     #[error("{} edited since they were written, and the new content differs as well: {}. Move them away to have them written anew, or undo what changed in install-config.yaml", if .0.len() == 1 { "1 file was".to_owned() } else { format!("{} files were", .0.len()) }, .0.join(", "))]
     Conflict(Vec<String>),
+    #[error(
+        "{path}: payload: kubernetes can be planned, but this version installs builtin alone; write payload: builtin, or leave it out"
+    )]
+    Payload { path: PathBuf },
     #[error(transparent)]
     Pki(#[from] pki::Error),
 }
@@ -112,6 +116,7 @@ impl Error {
             Self::Config { .. }
             | Self::OtherCluster { .. }
             | Self::Living { .. }
+            | Self::Payload { .. }
             | Self::Conflict(_) => true,
             Self::Read { .. } | Self::Write { .. } | Self::State { .. } | Self::Pki(_) => false,
         }
@@ -125,6 +130,16 @@ pub struct Dir {
 impl Dir {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
+    }
+
+    /// What can be written in install-config.yaml and planned is more than what can be installed.
+    pub fn can_install(&self, config: &InstallConfig) -> Result<(), Error> {
+        match config.payload {
+            Payload::Builtin => Ok(()),
+            Payload::Kubernetes { .. } => Err(Error::Payload {
+                path: self.path.join(INSTALL_CONFIG),
+            }),
+        }
     }
 
     /// The text of `install-config.yaml`. Never more than a person would write.

@@ -140,6 +140,7 @@ impl Installer {
     fn open(options: Options, facts: &Facts) -> Result<Self, Error> {
         let dir = Dir::new(&options.dir);
         let (config, _) = dir.config(facts)?;
+        dir.can_install(&config)?;
         let (plan, _) = dir.plan(facts)?;
         let binary = Binary {
             sha256: checksum(&options.binary)?,
@@ -267,6 +268,32 @@ mod tests {
         fn event(&mut self, _line: &str, _event: &serde_json::Value) {}
     }
 
+    fn options(dir: &std::path::Path) -> Options {
+        Options {
+            dir: dir.into(),
+            binary: dir.join("install-config.yaml"),
+            agent: PathBuf::new(),
+            metal: false,
+            to: None,
+            keeper: Vec::new(),
+            consoles: true,
+            checks: None,
+        }
+    }
+
+    #[test]
+    fn a_payload_that_nobody_installs_is_refused_before_a_server_is_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = include_str!("../../../../examples/pxe.yaml");
+        let kubernetes =
+            "payload: {type: kubernetes, version: v1.36.1, source: /kubernetes.tar.gz}";
+        let path = dir.path().join("install-config.yaml");
+        std::fs::write(&path, text.replace("payload: builtin", kubernetes)).unwrap();
+        let refused = Installer::open(options(dir.path()), &Facts::default());
+        let error = refused.err().expect("it is refused").to_string();
+        assert!(error.contains("payload: builtin"), "{error}");
+    }
+
     #[tokio::test]
     async fn consoles_are_recorded_from_when_servers_may_be_on_unless_told_not_to() {
         let dir = tempfile::tempdir().unwrap();
@@ -279,14 +306,8 @@ mod tests {
             (false, Phase::ControlPlaneDeploy, false),
         ] {
             let options = Options {
-                dir: dir.path().into(),
-                binary: dir.path().join("install-config.yaml"),
-                agent: PathBuf::new(),
-                metal: false,
-                to: None,
-                keeper: Vec::new(),
                 consoles,
-                checks: None,
+                ..options(dir.path())
             };
             let mut installer = Installer::open(options, &Facts::default()).unwrap();
             // Nobody listens there.
