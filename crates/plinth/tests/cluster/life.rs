@@ -1,12 +1,12 @@
 //! From powered-off servers to a cluster that loses masters and gains workers.
 
 use std::io::Read as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{said, str_of};
+use crate::harness::{PLINTH, said, str_of};
 use crate::site::{API_VIP, Cluster, INGRESS_VIP, Way, is_true, name, server};
 
 const MASTERS: [&str; 3] = ["master-0", "master-1", "master-2"];
@@ -134,6 +134,7 @@ fn a_rack_becomes_a_cluster_that_loses_masters_and_gains_workers() {
         free && nodes.len() == 4
     });
     all_masters(&cluster);
+    everything_is_gathered(&cluster);
 }
 
 #[test]
@@ -167,6 +168,27 @@ fn stands_by_itself(cluster: &Cluster) {
     names_are_answered(cluster);
     ports_answer(cluster);
     ports_are_spread(cluster);
+}
+
+/// From every node, what its daemons said and which packets it counted.
+fn everything_is_gathered(cluster: &Cluster) {
+    let archive = cluster.lab.dir().join("gathered.tar.gz");
+    let archive = archive.to_str().unwrap();
+    let site = cluster.lab.dir().join("site");
+    let dir = site.to_str().unwrap();
+    let gather = [PLINTH, "gather", "--dir", dir, "--output", archive];
+    said(&cluster.lab.try_exec(&gather));
+    let list = Command::new("tar")
+        .args(["-tzf", archive])
+        .output()
+        .unwrap();
+    let files = said(&list);
+    for (node, _) in cluster.addresses() {
+        for file in ["plinth-netd.log", "plinth-node.log", "counters.txt"] {
+            let file = format!("nodes/{node}/{file}");
+            assert!(files.contains(&file), "{file} is not among {files}");
+        }
+    }
 }
 
 /// Cuts the power of whoever has the API's address: how long nobody answers there.
