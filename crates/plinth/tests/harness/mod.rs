@@ -299,17 +299,20 @@ impl Drop for Running {
     }
 }
 
-/// Asks until it is so; false when time is up.
+/// Asks until it is so; false when time is up. The longer it takes the less often: asking is work, too, and often for the same
+/// processors as what is waited for.
 pub fn poll(within: Duration, mut so: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + within;
+    let (soonest, latest) = (Duration::from_millis(50), Duration::from_secs(1));
+    let began = Instant::now();
     loop {
         if so() {
             return true;
         }
-        if Instant::now() > deadline {
+        let waited = began.elapsed();
+        if waited > within {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep((waited / 20).clamp(soonest, latest));
     }
 }
 

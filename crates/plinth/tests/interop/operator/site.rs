@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::original::Original;
+use crate::harness::poll;
 
 pub const NAMESPACE: &str = "openshift-machine-api";
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -187,15 +188,10 @@ impl Site {
     }
 
     pub fn until(&self, what: &str, holds: impl Fn() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !holds() {
-            if Instant::now() > deadline {
-                let objects =
-                    self.kubectl(&["get", "bmh,machines,machinesets,events", "-o", "wide"]);
-                let logs = ["log", "ironic.log"].map(|name| tail(&self.dir.path().join(name)));
-                panic!("waited for {what}\n{}\n{}", said(&objects), logs.join("\n"));
-            }
-            std::thread::sleep(Duration::from_millis(100));
+        if !poll(PATIENCE, holds) {
+            let objects = self.kubectl(&["get", "bmh,machines,machinesets,events", "-o", "wide"]);
+            let logs = ["log", "ironic.log"].map(|name| tail(&self.dir.path().join(name)));
+            panic!("waited for {what}\n{}\n{}", said(&objects), logs.join("\n"));
         }
     }
 }
