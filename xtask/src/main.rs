@@ -36,7 +36,7 @@ enum Chore {
     },
     /// Run all tests, or one tier of them
     Test {
-        /// tidy, unit, sim, netns, interop, e2e or cluster; all of these in that order when left out
+        /// tidy, build, unit, sim, netns, interop, e2e or cluster; all of these in that order when left out
         tier: Option<test::Tier>,
         /// Only tests whose name contains this
         #[arg(long)]

@@ -11,6 +11,8 @@ use crate::{build, deps, sh, tidy};
 pub enum Tier {
     /// Rings, formatting, lints
     Tidy,
+    /// Whatever the others run, compiled in one go
+    Build,
     /// Beside the code: tables, snapshots, properties
     Unit,
     /// Many machines in virtual time, with faults from a seed
@@ -26,8 +28,9 @@ pub enum Tier {
 }
 
 impl Tier {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Tidy,
+        Self::Build,
         Self::Unit,
         Self::Sim,
         Self::Netns,
@@ -39,6 +42,7 @@ impl Tier {
     fn name(self) -> &'static str {
         match self {
             Self::Tidy => "tidy",
+            Self::Build => "build",
             Self::Unit => "unit",
             Self::Sim => "sim",
             Self::Netns => "netns",
@@ -79,6 +83,10 @@ pub fn run(tier: Option<Tier>, only: Option<&str>) -> Result<()> {
 fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
     match tier {
         Tier::Tidy => tidy::run(),
+        Tier::Build => {
+            let all = ["test", "--workspace", "--lib", "--bins", "--tests"];
+            sh::run(sh::cargo(all).arg("--no-run"))
+        }
         Tier::Unit => cargo_test(&["--lib", "--bins"], only, &[]),
         Tier::Sim => cargo_test(&["--test", "sim"], only, &[]),
         // Time matters to what is tested: nothing else goes on beside it than is usual.
@@ -88,23 +96,33 @@ fn run_tier(tier: Tier, only: Option<&str>) -> Result<()> {
         }
         Tier::Interop => {
             need_root(tier)?;
-            let threads = format!("--test-threads={}", many()?);
+            // They wait more than they work.
+            let threads = threads(processors()? * 2 + 1);
             cargo_test(&["--test", "interop"], only, &[&threads])
         }
-        Tier::E2e | Tier::Cluster => {
+        Tier::E2e => {
+            need_root(tier)?;
+            build::agent()?;
+            // A server is one processor, and now and then waits for something.
+            let threads = threads(processors()? + 1);
+            cargo_test(&["--test", "e2e"], only, &[&threads])
+        }
+        Tier::Cluster => {
             need_root(tier)?;
             build::agent()?;
             // How long each phase took, and how long the API was away, are worth reading when all is well, too.
-            let show = (tier == Tier::Cluster).then_some("--show-output");
-            cargo_test(&["--test", tier.name()], only, show.as_slice())
+            cargo_test(&["--test", "cluster"], only, &["--show-output"])
         }
     }
 }
 
-/// For tests that wait more than they work.
-fn many() -> Result<usize> {
+fn processors() -> Result<usize> {
     let processors = std::thread::available_parallelism().context("count the processors")?;
-    Ok(processors.get() * 2 + 1)
+    Ok(processors.get())
+}
+
+fn threads(number: usize) -> String {
+    format!("--test-threads={number}")
 }
 
 fn cargo_test(targets: &[&str], only: Option<&str>, harness: &[&str]) -> Result<()> {
