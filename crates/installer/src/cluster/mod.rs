@@ -175,15 +175,15 @@ impl Installer {
             kept.begin_anew();
             self.dir.keep(&kept)?;
         }
-        // Nothing is kept before the assets are written: the first phases are remembered here until then.
-        let mut first = BTreeMap::new();
+        // Nothing is kept before the assets are written: what this run began is remembered here as well.
+        let mut begun = BTreeMap::new();
         loop {
             let began = Instant::now();
             let seen = self.look().await?;
             let took = began.elapsed();
             let now = Timestamp::now();
             let mut kept = self.dir.kept()?;
-            for (phase, began) in &first {
+            for (phase, began) in &begun {
                 kept.began.entry(*phase).or_insert(*began);
             }
             if kept.heed(&self.plan, &seen) {
@@ -198,9 +198,7 @@ impl Installer {
             };
             if let Entry::Vacant(began) = kept.began.entry(phase) {
                 began.insert(now);
-                if phase <= Phase::Assets {
-                    first.insert(phase, now);
-                }
+                begun.insert(phase, now);
                 self.dir.keep(&kept)?;
             }
             progress.at(phase, &next, now, tell);
